@@ -1,0 +1,40 @@
+# Two commands for users: `make demo` and `make test`. Both make .venv themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test check format clean
+
+demo: .venv/installed
+	$(BIN)/facade demo
+
+test: .venv/installed-test
+	$(PYTEST) -n 2 --dist worksteal
+
+check: .venv/installed-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed-check
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+
+# The installs are stamped, so that they are repeated only when pyproject.toml changes.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+.venv/installed-check: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[check]'
+	touch $@

@@ -1,0 +1,48 @@
+"""Fair decentralized learning: FACADE and its rivals, one algorithm file for every runtime.
+
+The public names are loaded when they are first used, so that the command line answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from facade.algorithms.base import Algorithm
+    from facade.config import Experiment
+    from facade.data.federation import Federation
+    from facade.errors import ExperimentError, FacadeError, DivergedError
+    from facade.result import Result
+    from facade.runtimes.local import run
+    from facade.topology import Topology
+
+_HOMES = {
+    "Algorithm": "facade.algorithms.base",
+    "Experiment": "facade.config",
+    "ExperimentError": "facade.errors",
+    "FacadeError": "facade.errors",
+    "Federation": "facade.data.federation",
+    "Result": "facade.result",
+    "Topology": "facade.topology",
+    "DivergedError": "facade.errors",
+    "run": "facade.runtimes.local",
+}
+
+__all__ = [
+    "Algorithm",
+    "Experiment",
+    "ExperimentError",
+    "FacadeError",
+    "Federation",
+    "Result",
+    "Topology",
+    "DivergedError",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'facade' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

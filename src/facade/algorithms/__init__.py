@@ -1,0 +1,44 @@
+"""The algorithms by name. To add one: a file beside this one and a row in ALGORITHMS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from facade.algorithms.base import Algorithm
+from facade.algorithms.dac import DAC
+from facade.algorithms.deprl import DePRL
+from facade.algorithms.dpsgd import DPSGD
+from facade.algorithms.el import EL
+from facade.algorithms.facade import Facade
+from facade.algorithms.local import Local
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table: the class and what its name implies elsewhere in an experiment."""
+
+    algorithm: type[Algorithm[Any]]
+    implies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Defaults by section that come with the name."""
+    summary: str = ""
+
+    @property
+    def says(self) -> str:
+        """One line about the algorithm."""
+        return self.summary or (self.algorithm.__doc__ or "").splitlines()[0]
+
+
+ALGORITHMS: dict[str, Entry] = {
+    "facade": Entry(Facade),
+    "el": Entry(EL),
+    "dpsgd": Entry(DPSGD),
+    "dac": Entry(DAC),
+    "deprl": Entry(DePRL),
+    "local": Entry(Local),
+    "ifca": Entry(
+        Facade,
+        {"algorithm": {"split": "all"}, "topology": {"name": "complete", "fresh": False}},
+        "FACADE with nothing shared but heads, on the complete graph: IFCA without a server.",
+    ),
+}

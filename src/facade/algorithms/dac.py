@@ -1,0 +1,120 @@
+"""DAC: hear the peers whose models fit your own data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from facade import seeds
+from facade.algorithms.base import Algorithm
+from facade.engine import Shard, Turn
+from facade.errors import ExperimentError
+from facade.messages import Edges, Inbox, mean, steps
+from facade.optimisers import Memory
+from facade.topology import Topology
+from facade.tree import Params
+
+MOST_NODES = 4096
+
+
+class State(NamedTuple):
+    """Per node: a model and how similar it holds every other node to be."""
+
+    model: Params
+    memory: Memory
+    loss: Tensor
+    measured: Tensor
+    """[S, n] float32: 1 / loss of the other's model on own samples; 0 = never met."""
+    told: Tensor
+    """[S, n] float32: what the bridge measured; 0 = nobody told."""
+    bridge: Tensor
+    """[S, n] the met peer whose word is taken for each unmet node; -1 = none."""
+
+
+@dataclass(frozen=True)
+class DAC(Algorithm[State]):
+    """Decentralized adaptive clustering: draw peers in proportion to their models' similarity."""
+
+    audience = "members"
+    all_reduce: bool = False
+    """Off: one consensus model would undo what DAC does."""
+    a: float = 30.0
+    b: float = 0.2
+    two_hop: bool = True
+    """Whether nodes pass on the similarities they measured."""
+
+    def tau(self, round: int) -> float:
+        """How sharply a round prefers similar peers: 1 at first, 1 + a in the limit."""
+        return 2 * self.a / (1 + math.exp(-self.b * round)) - self.a + 1
+
+    def init(self, shard: Shard) -> State:
+        model = shard.learner.init(shard.seed, 0, shard.nodes)
+        unmet = torch.zeros(len(shard.nodes), shard.n)
+        return State(model, shard.learner.memory(model), shard.zeros(), unmet, unmet, unmet.long() - 1)
+
+    def local(self, turn: Turn, state: State) -> State:
+        fitted = turn.learner.fit(state.model, state.memory, turn.samples("train"))
+        return state._replace(model=fitted.params, memory=fitted.memory, loss=fitted.loss)
+
+    def message(self, turn: Turn, state: State) -> Any:
+        return {"model": state.model} | ({"scores": state.measured} if self.two_hop else {})
+
+    def wanted(self, turn: Turn, state: State) -> Edges:
+        """As many peers as the graph has edges into a node, drawn without replacement from
+        softmax(tau * similarity): the largest of similarity * tau + Gumbel noise."""
+        shard = turn.shard
+        similar = torch.where(state.measured > 0, state.measured, state.told).double()
+        noise = torch.from_numpy(-np.log(-np.log(seeds.uniform(shard.seed, "dac", turn.round, shard.nodes, shard.n))))
+        keys = self.tau(turn.round) * similar + noise
+        keys[torch.arange(len(shard.nodes)), torch.from_numpy(shard.nodes)] = -torch.inf
+        degree = turn.degree[torch.from_numpy(shard.nodes)]
+        best = torch.argsort(keys, dim=1, descending=True, stable=True)[:, : int(degree.max())]
+        row, place = torch.nonzero(torch.arange(best.shape[1]) < degree.unsqueeze(1), as_tuple=True)
+        sender = best[row, place]
+        order = torch.argsort(row * shard.n + sender)
+        return Edges(row[order], sender[order])
+
+    def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
+        if not isinstance(inbox.edges, Edges):
+            return self.finish(turn, state, inbox)
+        receiver, sender = inbox.edges
+        losses = turn.learner.compare(inbox.pool["model"], receiver, sender, turn.samples("compare"))
+        measured = state.measured.clone()
+        measured[receiver, inbox.senders[sender]] = (1 / losses.double().clamp(min=1e-6)).float()
+        state = state._replace(model=mean(inbox, inbox.pool["model"]), measured=measured)
+        return self._listen(state, inbox, inbox.edges) if self.two_hop else state
+
+    def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
+        return state._replace(model=mean(inbox, inbox.pool["model"]))
+
+    def _listen(self, state: State, inbox: Inbox, edges: Edges) -> State:
+        """Take a heard peer's word for the nodes it has met, if it is more similar to this node
+        than the bridge so far. O(n) memory per node: an earlier bridge's word is not kept."""
+        told, bridge = state.told.clone(), state.bridge.clone()
+        for rows, messages, _ in steps(edges):
+            peer, scores = inbox.senders[messages].unsqueeze(1), inbox.pool["scores"][messages]
+            known, now = state.measured[rows], bridge[rows]
+            trust = torch.where(now >= 0, known.gather(1, now.clamp(min=0)), -torch.inf)
+            better = (scores > 0) & ((known.gather(1, peer) > trust) | (now == peer))
+            told[rows] = torch.where(better, scores, told[rows])
+            bridge[rows] = torch.where(better, peer, now)
+        return state._replace(told=told, bridge=bridge)
+
+    def model(self, state: State) -> Params:
+        return state.model
+
+    def notes(self, state: State) -> dict[str, Tensor]:
+        return {"train_loss": state.loss}
+
+    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
+        if nodes > MOST_NODES:
+            raise ExperimentError(
+                f"dac keeps a similarity for every pair of nodes; {nodes} nodes are more than the"
+                f" {MOST_NODES} it is made for: use fewer nodes or another algorithm"
+            )
+        return []

@@ -1,0 +1,66 @@
+"""DePRL: a shared core, and a head that never leaves its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from facade.algorithms.base import Algorithm, joined
+from facade.engine import Shard, Turn
+from facade.errors import ExperimentError
+from facade.messages import Inbox, mean
+from facade.optimisers import Memory
+from facade.tree import Params
+
+
+class State(NamedTuple):
+    """Per node: a core that is averaged and a head that is not."""
+
+    core: Params
+    head: Params
+    memory: Memory
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class DePRL(Algorithm[State]):
+    """Personal heads: train the head, then the core, and average cores on one fixed graph."""
+
+    fresh = False
+    core_steps: int = 1
+    """SGD steps on the core per round; equal to training.steps it is equal work."""
+
+    def __post_init__(self) -> None:
+        if self.core_steps < 1:
+            raise ValueError(f"core_steps = {self.core_steps}: expected at least 1")
+
+    def init(self, shard: Shard) -> State:
+        model = shard.learner.init(shard.seed, 0, shard.nodes)
+        core, head = shard.learner.split(model)
+        if not core or not head:
+            raise ExperimentError(
+                "deprl shares the core and keeps the head, but here one of them is empty;"
+                " set model.head to the prefix of a part of the model"
+            )
+        return State(core, head, shard.learner.memory(model), shard.zeros())
+
+    def local(self, turn: Turn, state: State) -> State:
+        learner = turn.learner
+        model = joined(state.core, state.head)
+        heads = learner.fit(model, state.memory, turn.samples("train"), only="head")
+        cores = learner.fit(heads.params, heads.memory, turn.samples("core", self.core_steps), only="core")
+        return State(*learner.split(cores.params), cores.memory, heads.loss)
+
+    def message(self, turn: Turn, state: State) -> Any:
+        return {"core": state.core}
+
+    def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
+        return state._replace(core=mean(inbox, inbox.pool["core"]))
+
+    def model(self, state: State) -> Params:
+        return joined(state.core, state.head)
+
+    def notes(self, state: State) -> dict[str, Tensor]:
+        return {"train_loss": state.loss}

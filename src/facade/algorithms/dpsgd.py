@@ -1,0 +1,40 @@
+"""D-PSGD: average with the same neighbours for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from facade.algorithms.base import OneModel, Plain
+from facade.engine import Turn
+from facade.errors import ExperimentError
+from facade.messages import Edges, Inbox, mean, weighted
+from facade.topology import Topology
+
+
+@dataclass(frozen=True)
+class DPSGD(OneModel):
+    """Decentralized parallel SGD: Metropolis-Hastings averaging on one fixed graph."""
+
+    fresh = False
+
+    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+        if not isinstance(inbox.edges, Edges):  # equal degrees: all weights are 1/n
+            return state._replace(model=mean(inbox, inbox.pool["model"]))
+        members = inbox.members()
+        receiver, sender = turn.shard.nodes[members.receiver], inbox.senders[members.sender]
+        degree = turn.degree.double()
+        weights = 1 / (torch.maximum(degree[receiver], degree[sender]) + 1)
+        own = inbox.own[members.receiver] == members.sender
+        weights[own] = 0
+        heard = torch.zeros(len(inbox.own), dtype=torch.float64).index_add_(0, members.receiver, weights)
+        weights[own] = 1 - heard  # the weight of a message that did not come stays with its receiver
+        return state._replace(model=weighted(inbox, inbox.pool["model"], members, weights))
+
+    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
+        if topology.directed:
+            raise ExperimentError(
+                "dpsgd averages over mutual neighbours, but topology 'k-out' is directed; use 'regular'"
+            )
+        return []

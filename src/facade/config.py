@@ -1,0 +1,299 @@
+"""One frozen, validated description of a run: TOML in, resolved TOML out, a stable hash."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from facade.errors import ExperimentError, unknown
+from facade.names import foreign, is_foreign, look_up
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the TOML file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Data(Section):
+    """Where the data come from and how they are divided."""
+
+    source: str
+    clusters: str
+    """Nodes per cluster, e.g. "30:2"."""
+    skew: str = "rotate"
+    partition: str = "stratified"
+    per_class: Positive = 4
+    """Images per class and node, for partition "sampled"."""
+    validation: Fraction = 0.0
+    root: str = "data"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes per cluster."""
+        return [int(part) for part in self.clusters.split(":")]
+
+    @model_validator(mode="after")
+    def _clusters_make_sense(self) -> Self:
+        parts = self.clusters.split(":")
+        if not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise ValueError(f"clusters = '{self.clusters}' makes no sense; expected nodes per cluster, such as '30:2'")
+        return self
+
+
+class Model(Section):
+    """The architecture; head = parameter prefix(es), "*" for the whole model."""
+
+    name: str = "mlp"
+    head: str | list[str] = "head"
+
+
+class Topology(Section):
+    """Who hears whom."""
+
+    name: str = "regular"
+    degree: int = 4
+    fresh: Literal["auto"] | bool = "auto"
+    file: str = ""
+
+
+class Network(Section):
+    """Simulated trouble."""
+
+    loss: Fraction = 0.0
+    offline: Fraction = 0.0
+
+
+class Training(Section):
+    """How nodes train."""
+
+    rounds: Positive = 200
+    steps: Positive = 10
+    batch: Positive = 8
+    lr: Finite = 0.05
+    init: Literal["common", "per-node"] = "common"
+
+
+class Evaluation(Section):
+    """When nodes are tested, and with which head."""
+
+    every: Positive = 20
+    head: Literal["chosen", "oracle"] = "chosen"
+
+
+class Runtime(Section):
+    """Where and how the run is computed."""
+
+    name: Literal["local"] = "local"
+    threads: Annotated[int, Field(ge=0)] = 0
+    shards: Positive = 1
+    executor: Literal["auto", "stacked", "looped"] = "auto"
+    dtype: Literal["float32", "float64"] = "float32"
+    device: Literal["cpu"] = "cpu"
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": Data,
+    "model": Model,
+    "topology": Topology,
+    "network": Network,
+    "training": Training,
+    "evaluation": Evaluation,
+    "runtime": Runtime,
+}
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "artefact": {
+        "algorithm": {"scoring": "independent", "own_head": "always", "two_hop": False},
+        "training": {"init": "per-node"},
+        "evaluation": {"head": "oracle"},
+        "data": {"partition": "shuffled"},
+    },
+}
+
+_NOT_HASHED = {"name": None, "data": {"root"}, "runtime": {"name", "threads", "shards"}}
+
+
+class Experiment(Section):
+    """Everything that determines a run. Make one with `Experiment.load` or `Experiment.of`."""
+
+    name: str
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    data: Data
+    model: Model
+    algorithm: dict[str, Any]
+    topology: Topology
+    network: Network
+    training: Training
+    evaluation: Evaluation
+    runtime: Runtime
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Iterable[str] = (), preset: str | None = None) -> Self:
+        """An experiment from a TOML file, with `section.key=value` settings on top."""
+        path = Path(path)
+        try:
+            written = tomllib.loads(path.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
+        return cls.of({"name": path.stem} | written, settings, preset)
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any], settings: Iterable[str] = (), preset: str | None = None) -> Self:
+        """An experiment from nested dicts: written keys, then preset, per-algorithm overrides and
+        settings, each over the one before."""
+        chosen = parse_settings(settings)
+        base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
+        overrides = base.pop("override", {})
+        name = merge(base, chosen).get("algorithm", {}).get("name", "facade")
+        base = merge(merge(base, overrides.get(name, {})), chosen)
+        return cls._validated(merge(_implied(name), base))
+
+    @classmethod
+    def _validated(cls, full: dict[str, Any]) -> Self:
+        for key in full:
+            if key not in ("name", "seed", "algorithm", *SECTIONS):
+                raise unknown("key", key, ["name", "seed", "algorithm", "override", *SECTIONS])
+        full = {"name": "experiment", **{section: {} for section in SECTIONS}, **full}
+        full["algorithm"] = resolve_algorithm(full.get("algorithm", {}))
+        try:
+            return cls.model_validate(full)
+        except ValidationError as error:
+            raise ExperimentError(_sentence(error)) from None
+
+    def with_(self, *settings: str) -> Self:
+        """The same experiment with `section.key=value` settings on top."""
+        return type(self).of(self.model_dump(), settings)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return sum(self.data.sizes)
+
+    def toml(self) -> str:
+        """The resolved experiment: every field written out, nothing left to defaults."""
+        return tomli_w.dumps(self.model_dump())
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """SHA-256 of what determines the result: not the name, where data lie, or how many threads
+        and shards compute it."""
+        resolved = self.model_dump()
+        for key, parts in _NOT_HASHED.items():
+            if parts is None:
+                del resolved[key]
+            else:
+                resolved[key] = {k: v for k, v in resolved[key].items() if k not in parts}
+        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """`section.key=value` strings as nested dicts; values as in TOML, bare words as strings."""
+    parsed: dict[str, Any] = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise ExperimentError(f"--set {setting}: expected section.key=value, such as training.lr=0.01")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for key in reversed(path.strip().split(".")):
+            value = {key: value}
+        parsed = merge(parsed, value)
+    return parsed
+
+
+def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `top` over it, table by table."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _implied(name: Any) -> dict[str, Any]:
+    from facade.algorithms import ALGORITHMS
+
+    entry = ALGORITHMS.get(name) if isinstance(name, str) else None
+    return {} if entry is None else entry.implies
+
+
+def algorithm_class(name: str) -> Any:
+    """The class behind `algorithm.name`."""
+    from facade.algorithms import ALGORITHMS
+    from facade.algorithms.base import Algorithm
+
+    if not is_foreign(name):
+        return look_up("algorithm", name, ALGORITHMS).algorithm
+    found = foreign("algorithm", name)
+    if not (isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)):
+        raise ExperimentError(f"algorithm '{name}' is not a dataclass derived from facade.Algorithm")
+    return found
+
+
+def resolve_algorithm(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The [algorithm] table with all fields of the named algorithm and no others. Fields of other
+    known algorithms are dropped, so one file serves a whole comparison; a key nobody knows is not."""
+    from facade.algorithms import ALGORITHMS
+
+    fields = dict(written)
+    name = fields.pop("name", "facade")
+    if not isinstance(name, str):
+        raise ExperimentError(f"algorithm.name = {name!r} is not a name")
+    cls = algorithm_class(name)
+    own = {f.name for f in dataclasses.fields(cls)}
+    known = own.union(*({f.name for f in dataclasses.fields(e.algorithm)} for e in ALGORITHMS.values()))
+    for key in fields:
+        if key not in known:
+            raise unknown("key", f"algorithm.{key}", [f"algorithm.{k}" for k in known])
+    made = build_algorithm({"name": name} | {k: v for k, v in fields.items() if k in own})
+    return {"name": name} | dataclasses.asdict(made)
+
+
+def build_algorithm(resolved: Mapping[str, Any]) -> Any:
+    """The algorithm that an [algorithm] table describes."""
+    fields = {k: v for k, v in resolved.items() if k != "name"}
+    try:
+        return TypeAdapter(algorithm_class(resolved["name"])).validate_python(fields)
+    except ValidationError as error:
+        raise ExperimentError(_sentence(error, "algorithm.")) from None
+
+
+def _sentence(error: ValidationError, prefix: str = "") -> str:
+    """What is wrong with an experiment, in one sentence per mistake."""
+    return "; ".join(_mistake(e, prefix) for e in error.errors())
+
+
+def _mistake(error: Any, prefix: str) -> str:
+    path = [str(part) for part in error["loc"] if part not in ("literal['auto']", "bool", "str", "list[str]")]
+    key = prefix + ".".join(path)
+    if error["type"] == "extra_forbidden":
+        section = SECTIONS.get(path[0])
+        known = [f"{path[0]}.{k}" for k in section.model_fields] if section else list(SECTIONS)
+        return str(unknown("key", key, known))
+    if error["type"] == "missing":
+        return f"{key} is required"
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "value_error":
+        return f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": ")
+    given = error["input"]
+    shown = "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)
+    return f"{key} = {shown} is not possible: {message[0].lower()}{message[1:]}"

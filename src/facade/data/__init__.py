@@ -1,0 +1,1 @@
+"""Data: sources, skews, partitions, and the federation made of them."""

@@ -1,0 +1,37 @@
+"""What can go wrong, as a small tree. Every message says what happened, what was given, what was
+expected and what to do; the command line prints the message and leaves with `exit_code`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FacadeError(Exception):
+    """Anything this library refuses to do or could not finish."""
+
+    exit_code = 1
+
+
+class ExperimentError(FacadeError):
+    """The description of a run is wrong: nothing was computed, nothing was written."""
+
+    exit_code = 2
+
+
+class DivergedError(FacadeError):
+    """A loss or a weight is no longer a finite number."""
+
+
+class RunDirectoryError(FacadeError):
+    """A run directory cannot be used as asked."""
+
+    exit_code = 2
+
+
+def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:
+    """The error for a name that nobody knows, with the nearest known one suggested."""
+    names = sorted(known)
+    close = difflib.get_close_matches(given, names, n=1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
+    return ExperimentError(f"unknown {kind} '{given}'; {hint}")

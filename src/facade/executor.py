@@ -1,0 +1,65 @@
+"""What an executor is: the arithmetic of a block of nodes on one thread."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from torch import Tensor
+
+from facade.optimisers import Memory, Optimiser
+from facade.tree import Params
+
+Part = Literal["core", "head"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The batches of a block of b nodes and what to do with them."""
+
+    x: Tensor
+    """[b, steps, batch, ...] normalised inputs."""
+    y: Tensor
+    """[b, steps, batch] labels."""
+    optimiser: Optimiser
+    round: int
+    only: Part | None = None
+    """The part to train; None trains both. A frozen part runs in evaluation mode."""
+
+
+class Executor(ABC):
+    """Trains and evaluates a block of nodes. Results do not depend on what else is in the block,
+    nor on the thread; the two executors agree up to rounding, not to the bit."""
+
+    name: str
+    block: int
+    """Nodes per task."""
+
+    @abstractmethod
+    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
+        """Train [b, ...] params and memory in place; the mean loss over the steps, [b]."""
+
+    @abstractmethod
+    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
+        """Mean loss [b] of model i on its samples x [b, m, ...], in evaluation mode."""
+
+    @abstractmethod
+    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+        """Mean loss [b, k] of every head [b, k, ...] on top of its node's core. Heads go one by one
+        through the same operation, so equal heads get equal losses."""
+
+    @abstractmethod
+    def logits(self, params: Params, x: Tensor) -> Tensor:
+        """[b, m, classes] of every model on the same inputs x [m, ...], in evaluation mode."""
+
+
+_CACHED_VALUES = 32 * 3 * 32 * 32
+
+
+def in_chunks(x: Tensor) -> Iterator[Tensor]:
+    """Parts of x along its first axis that stay in a core's cache: 32 images of 32x32, or alike."""
+    size = max(8, _CACHED_VALUES // prod(x.shape[1:]))
+    return (x[i : i + size] for i in range(0, len(x), size))

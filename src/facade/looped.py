@@ -1,0 +1,176 @@
+"""The executor for any torch module: one node at a time on each thread, in channels_last layout."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from facade import tree
+from facade.executor import Executor, Fit, in_chunks
+from facade.tree import Params
+
+
+def named_tensors(module: nn.Module) -> Params:
+    """Weights and float buffers: what is trained, sent and averaged. Counters stay at home."""
+    buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+    return {**dict(module.named_parameters()), **buffers}
+
+
+def under(name: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether a dotted name lies at or below one of the prefixes; "*" covers everything."""
+    return any(p == "*" or name == p or name.startswith(p + ".") for p in prefixes)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A model taken apart so that the core's features are computed once for all heads."""
+
+    features: Callable[[nn.Module, Tensor], Tensor]
+    head: Callable[[nn.Module, Tensor], Tensor]
+
+
+def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
+    """Where the model can be cut: `features(x)` and `head(z)` methods, an nn.Sequential, or one
+    head submodule whose output is the model's output. None: heads are scored by full passes."""
+    if not any(not under(name, prefixes) for name in named_tensors(module)):
+        return None
+    if prefixes == ("head",) and callable(getattr(module, "features", None)) and hasattr(module, "head"):
+        return Cut(lambda m, x: m.features(x), lambda m, z: m.head(z))  # type: ignore[operator]
+    if isinstance(module, nn.Sequential):
+        names = [name for name, _ in module.named_children()]
+        inside = [under(name, prefixes) for name in names]
+        at = inside.index(True) if True in inside else 0
+        if at and all(inside[at:]):
+            return Cut(lambda m, x: m[:at](x), lambda m, z: m[at:](z))  # type: ignore[index]
+    if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
+        return _trailing(module, prefixes[0], example)
+    return None
+
+
+def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
+    """The cut before submodule `name`, if what it returns is what the model returns."""
+    seen: list[Tensor] = []
+
+    def features(m: nn.Module, x: Tensor) -> Tensor:
+        taken: list[Tensor] = []
+        hook = m.get_submodule(name).register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+        try:
+            m(x)
+        finally:
+            hook.remove()
+        return taken[0]
+
+    hook = module.get_submodule(name).register_forward_hook(lambda _, inputs, output: seen.append(output))
+    was_training = module.training
+    try:
+        with torch.no_grad():
+            output = module.eval()(example)
+    finally:
+        hook.remove()
+        module.train(was_training)
+    if len(seen) != 1 or seen[0] is not output:
+        return None
+    return Cut(features, lambda m, z: m.get_submodule(name)(z))
+
+
+class Looped(Executor):
+    """Blocks of one node. Each thread has its own copy of the module and loads a node's weights
+    into it; one intra-op thread each, which is how small batches reach the machine's limit."""
+
+    name = "looped"
+    block = 1
+
+    def __init__(self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None) -> None:
+        self._template = module
+        self._prefixes = prefixes
+        self._cut = cut
+        self._local = threading.local()
+
+    def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
+        module, tensors = self._loaded(tree.rows(params, 0))
+        self._set_mode(module, batches.only)
+        remembered = tree.rows(memory, 0)
+        trained: Params = {
+            name: p
+            for name, p in module.named_parameters()
+            if batches.only is None or under(name, self._prefixes) == (batches.only == "head")
+        }
+        losses = []
+        for step in range(batches.y.shape[1]):
+            x, y = _channels_last(batches.x[0, step]), batches.y[0, step]
+            loss = functional.cross_entropy(self._forward(module, x, batches.only), y)
+            gradients = torch.autograd.grad(loss, list(trained.values()))
+            with torch.no_grad():
+                batches.optimiser.step(trained, dict(zip(trained, gradients, strict=True)), remembered, batches.round)
+            losses.append(loss.detach())
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                params[name][0].copy_(tensor)
+        return torch.stack(losses).mean().view(1)
+
+    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
+        module, _ = self._loaded(tree.rows(params, 0))
+        module.eval()
+        return _mean_loss(module, x[0], y[0]).view(1)
+
+    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+        count = next(iter(heads.values())).shape[1]
+        each = [tree.map(lambda leaf, j=j: leaf[0, j], heads) for j in range(count)]
+        cut = self._cut
+        if cut is None:
+            whole = [{k: v.unsqueeze(0) for k, v in {**tree.rows(core, 0), **head}.items()} for head in each]
+            return torch.stack([self.losses(model, x, y) for model in whole], 1)
+        module, tensors = self._loaded({**tree.rows(core, 0), **each[0]})
+        module.eval()
+        z = torch.cat([cut.features(module, _channels_last(part)) for part in in_chunks(x[0])])
+        scores = []
+        for head in each:
+            _copy(tensors, head)
+            scores.append(functional.cross_entropy(cut.head(module, z), y[0]))
+        return torch.stack(scores).view(1, count)
+
+    def logits(self, params: Params, x: Tensor) -> Tensor:
+        module, _ = self._loaded(tree.rows(params, 0))
+        module.eval()
+        return torch.cat([module(_channels_last(part)) for part in in_chunks(x)]).unsqueeze(0)
+
+    def _forward(self, module: nn.Module, x: Tensor, only: str | None) -> Tensor:
+        if only != "head" or self._cut is None:
+            return module(x)  # type: ignore[no-any-return]
+        with torch.no_grad():
+            z = self._cut.features(module, x)
+        return self._cut.head(module, z)
+
+    def _loaded(self, weights: Params) -> tuple[nn.Module, Params]:
+        """This thread's module with the given weights in it, and its tensors by name."""
+        if not hasattr(self._local, "module"):
+            module = copy.deepcopy(self._template).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self._local.module, self._local.tensors = module, named_tensors(module)
+        _copy(self._local.tensors, weights)
+        return self._local.module, self._local.tensors
+
+    def _set_mode(self, module: nn.Module, only: str | None) -> None:
+        """Training mode for the part that is trained, evaluation mode for a frozen part."""
+        for name, part in module.named_modules():
+            part.training = only is None or under(name, self._prefixes) == (only == "head")
+
+
+def _copy(tensors: Params, weights: Params) -> None:
+    with torch.no_grad():
+        for name, weight in weights.items():
+            tensors[name].copy_(weight)
+
+
+def _mean_loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    logits = torch.cat([module(_channels_last(part)) for part in in_chunks(x)])
+    return functional.cross_entropy(logits, y)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

@@ -1,0 +1,163 @@
+"""What passes between nodes and how it is averaged.
+
+The round loop yields a `Post` and is sent an `Inbox`; a runtime is only a way of turning the one
+into the other. Mixing adds the messages that arrived in ascending node id, self in its place, and
+then divides: the order is fixed, so every runtime gives the same bits.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from facade import tree
+
+
+class Everyone(enum.Enum):
+    """A symbol for "from every node", so that n(n-1) edges are never written down."""
+
+    EVERYONE = "everyone"
+
+
+EVERYONE: Final = Everyone.EVERYONE
+
+
+class Edges(NamedTuple):
+    """Directed edges sorted by (receiver, sender)."""
+
+    receiver: Tensor
+    """[E] row of the receiving node in its shard."""
+    sender: Tensor
+    """[E] id of the sending node; in an inbox, the row of its message in the pool."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a shard publishes in a round and whom its nodes want to hear."""
+
+    round: int
+    outbox: Any
+    """Tree [S, ...]: one message per hosted node."""
+    wanted: Edges | Everyone
+    state: Any
+    """The shard's state at the start of this round: all that a checkpoint needs."""
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Records made since the last post."""
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """What arrived: a pool of messages and the deliveries that were made from it."""
+
+    pool: Any
+    """Tree [M, ...]: messages in ascending id of their senders, the shard's own among them."""
+    senders: Tensor
+    """[M] ids, ascending."""
+    own: Tensor
+    """[S] row in the pool of each hosted node's own message."""
+    edges: Edges | Everyone
+    """Deliveries without self: (row in the shard, row in the pool)."""
+
+    def members(self) -> Edges:
+        """Edges with every node's own message in its place."""
+        edges = self.edges
+        if not isinstance(edges, Edges):
+            raise TypeError("everyone's messages arrived: there are no edges to list")
+        receiver = torch.cat([edges.receiver, torch.arange(len(self.own))])
+        sender = torch.cat([edges.sender, self.own])
+        order = torch.argsort(receiver * len(self.senders) + sender)
+        return Edges(receiver[order], sender[order])
+
+
+class Total(NamedTuple):
+    """Sums over some of the messages and how many went into each."""
+
+    sums: Any
+    counts: Tensor
+
+
+def mean(inbox: Inbox, part: Any) -> Any:
+    """Per hosted node, the mean of `part` (a tree over the pool) over itself and the peers heard."""
+    everybody = torch.zeros(len(inbox.senders), dtype=torch.int64)
+    return tree.map(lambda leaf: leaf[:, 0], means(totals(inbox, part, everybody, 1)))
+
+
+def totals(inbox: Inbox, part: Any, group: Tensor, groups: int) -> Total:
+    """Per hosted node and group, the sum of `part` over the members that belong to the group.
+
+    `group` [M] gives each pooled message its group, below `groups`. Returns sums [S, groups, ...],
+    zero where nobody is, and counts [S, groups].
+    """
+    size = len(inbox.own)
+    if inbox.edges is EVERYONE:
+        members = Edges(*torch.sort(group, stable=True))
+        one = _totals(part, members, groups)
+        return tree.map(lambda leaf: leaf.expand(size, *leaf.shape).clone(), one)
+    edges = inbox.members()
+    segment = edges.receiver * groups + group[edges.sender]
+    order = torch.argsort(segment, stable=True)
+    flat = _totals(part, Edges(segment[order], edges.sender[order]), size * groups)
+    return tree.map(lambda leaf: leaf.view(size, groups, *leaf.shape[1:]), flat)
+
+
+def means(total: Total) -> Any:
+    """Sums over counts; where a count is zero, the sum's zeros."""
+    return tree.map(lambda sums: sums / per_row(total.counts.clamp(min=1), sums), total.sums)
+
+
+def weighted(inbox: Inbox, part: Any, members: Edges, weights: Tensor) -> Any:
+    """Per hosted node, the sum of weights [E] times messages over `members`, in their order."""
+    turns = steps(members, weights)
+    return tree.map(lambda leaf: _sum(leaf, turns, len(inbox.own)), part)
+
+
+def per_row(values: Tensor, leaf: Tensor) -> Tensor:
+    """`values`, one for each of the leaf's leading rows, shaped and typed to combine with it."""
+    return values.view(*values.shape, *([1] * (leaf.dim() - values.dim()))).to(leaf.dtype)
+
+
+class Step(NamedTuple):
+    """At most one edge per segment: additions that may be done together."""
+
+    segment: Tensor
+    row: Tensor
+    weight: Tensor | None
+
+
+def _totals(part: Any, members: Edges, segments: int) -> Total:
+    turns = steps(members)
+    counts = torch.bincount(members.receiver, minlength=segments)
+    return Total(tree.map(lambda leaf: _sum(leaf, turns, segments), part), counts)
+
+
+def steps(members: Edges, weights: Tensor | None = None) -> list[Step]:
+    """Step d holds every segment's d-th edge (members are sorted by segment).
+
+    All segments advance together, so the work is a few large additions, and yet each segment's sum
+    runs in the order of its own edges.
+    """
+    segment, row = members
+    if not len(segment):
+        return []
+    counts = torch.bincount(segment)
+    place = torch.arange(len(segment)) - (torch.cumsum(counts, 0) - counts)[segment]
+    parts = torch.split(torch.argsort(place, stable=True), torch.bincount(place).tolist())
+    return [Step(segment[p], row[p], None if weights is None else weights[p]) for p in parts]
+
+
+def _sum(leaf: Tensor, turns: list[Step], segments: int) -> Tensor:
+    """[segments, ...] sums of the leaf's rows, step after step."""
+    sums = torch.zeros(segments, *leaf.shape[1:], dtype=leaf.dtype)
+    for segment, row, weight in turns:
+        values = leaf[row]
+        if weight is not None:
+            values *= per_row(weight, values)
+        if len(row) == segments:  # segments are sorted, so this step has each of them in its place
+            sums += values
+        else:
+            sums.index_add_(0, segment, values)
+    return sums

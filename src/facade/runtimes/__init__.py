@@ -1,0 +1,1 @@
+"""Runtimes: ways of turning posts into inboxes."""

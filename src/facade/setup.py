@@ -1,0 +1,94 @@
+"""Everything a runtime needs, made from an experiment."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from facade import models
+from facade.algorithms.base import Algorithm
+from facade.config import Experiment, build_algorithm
+from facade.data.federation import Federation, Ids
+from facade.data.load import load
+from facade.engine import Network, Plan, Shard
+from facade.errors import ExperimentError
+from facade.learner import Inputs, Learner, Training
+from facade.names import foreign, is_foreign, look_up
+from facade.optimisers import SGD
+from facade.topology import TOPOLOGIES, Topology
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The parts of a run."""
+
+    experiment: Experiment
+    algorithm: Algorithm[Any]
+    federation: Federation
+    learner: Learner
+    plan: Plan
+
+    def shard(self, nodes: Ids) -> Shard:
+        """The given nodes as one process hosts them."""
+        n, seed = self.federation.n, self.experiment.seed
+        return Shard(nodes, n, seed, self.learner, self.federation.training.only(nodes))
+
+    def shards(self) -> list[Shard]:
+        """All nodes, divided into runtime.shards consecutive parts."""
+        count = self.experiment.runtime.shards
+        if count > self.federation.n:
+            raise ExperimentError(f"runtime.shards = {count} is more than the {self.federation.n} nodes")
+        return [self.shard(nodes) for nodes in np.array_split(np.arange(self.federation.n), count)]
+
+
+def set_up(experiment: Experiment, federation: Federation | None = None) -> Setup:
+    """Check an experiment against its data and make its parts; nothing is written."""
+    algorithm = build_algorithm(experiment.algorithm)
+    topology = _topology(experiment)
+    topology.check(experiment.n)
+    for warning in algorithm.check(topology, experiment.n, experiment.training.rounds):
+        warnings.warn(warning, stacklevel=2)
+    federation = load(experiment.data, experiment.seed) if federation is None else federation
+    fresh = experiment.topology.fresh
+    plan = Plan(
+        rounds=experiment.training.rounds,
+        every=experiment.evaluation.every,
+        topology=topology,
+        fresh=algorithm.fresh if fresh == "auto" else fresh,
+        network=Network(experiment.network.loss, experiment.network.offline),
+        all_reduce=algorithm.all_reduce,
+        head=experiment.evaluation.head,
+    )
+    return Setup(experiment, algorithm, federation, _learner(experiment, federation, algorithm), plan)
+
+
+def _topology(experiment: Experiment) -> Topology:
+    section = experiment.topology
+    if is_foreign(section.name):
+        made = foreign("topology", section.name)
+        if not (isinstance(made, type) and issubclass(made, Topology)):
+            raise ExperimentError(f"topology '{section.name}' is not derived from facade.Topology")
+    else:
+        made = look_up("topology", section.name, TOPOLOGIES)
+    given = {"degree": section.degree, "file": section.file}
+    return made(**{k: v for k, v in given.items() if k in made.__dataclass_fields__})
+
+
+def _learner(experiment: Experiment, federation: Federation, algorithm: Algorithm[Any]) -> Learner:
+    head = [experiment.model.head] if isinstance(experiment.model.head, str) else experiment.model.head
+    if getattr(algorithm, "split", "head") == "all":
+        head = ["*"]
+    training, runtime = experiment.training, experiment.runtime
+    return Learner(
+        models.factory(experiment.model.name, federation.shape, len(federation.classes)),
+        tuple(head),
+        Inputs(federation.shape, federation.mean, federation.std),
+        Training(training.steps, training.batch, SGD(training.lr), training.init),
+        dtype=getattr(torch, runtime.dtype),
+        executor=runtime.executor,
+        threads=runtime.threads,
+    )

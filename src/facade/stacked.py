@@ -1,0 +1,171 @@
+"""The executor for small fully connected models: many nodes in one batched matrix product.
+
+For a model of a few thousand weights, the time of a step is call overhead. Here a block of nodes
+goes through each layer at once, and the backward pass is written out, so a step costs a dozen calls
+for the whole block. It covers nn.Sequential models made of the layers below.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from facade.executor import Executor, Fit, in_chunks
+from facade.looped import under
+from facade.tree import Params
+
+MOST_WEIGHTS = 65_536
+"""Above this, a block of four nodes leaves the cache and the looped executor is as fast."""
+
+
+class Layer(ABC):
+    """One layer over z [b, m, values] with weights [b, ...]."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def forward(self, params: Params, z: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
+        """Gradient with respect to z from that with respect to `out`; adds its weights' gradients.
+        `last` spares the gradient that nobody will use."""
+
+
+class Linear(Layer):
+    """nn.Linear."""
+
+    def __init__(self, name: str, bias: bool) -> None:
+        super().__init__(name)
+        self.weight = f"{name}.weight"
+        self.bias = f"{name}.bias" if bias else None
+
+    def forward(self, params: Params, z: Tensor) -> Tensor:
+        weight = params[self.weight].transpose(1, 2)
+        if self.bias is None:
+            return torch.bmm(z, weight)
+        return torch.baddbmm(params[self.bias].unsqueeze(1), z, weight)
+
+    def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
+        gradients[self.weight] = torch.bmm(d.transpose(1, 2), z)
+        if self.bias is not None:
+            gradients[self.bias] = d.sum(1)
+        return d if last else torch.bmm(d, params[self.weight])
+
+
+class ReLU(Layer):
+    """nn.ReLU."""
+
+    def forward(self, params: Params, z: Tensor) -> Tensor:
+        return z.relu()
+
+    def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
+        return d * (out > 0)
+
+
+class Tanh(Layer):
+    """nn.Tanh."""
+
+    def forward(self, params: Params, z: Tensor) -> Tensor:
+        return z.tanh()
+
+    def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
+        return d * (1 - out * out)
+
+
+def layers_of(module: nn.Module) -> list[Layer] | None:
+    """The model as layers, or None if it is not a chain of those known here."""
+    if not isinstance(module, nn.Sequential):
+        return None
+    chain: list[Layer] = []
+    for name, leaf in _leaves(module, ""):
+        if isinstance(leaf, nn.Linear):
+            chain.append(Linear(name, leaf.bias is not None))
+        elif isinstance(leaf, nn.ReLU):
+            chain.append(ReLU(name))
+        elif isinstance(leaf, nn.Tanh):
+            chain.append(Tanh(name))
+        elif not (isinstance(leaf, nn.Flatten) and not chain):
+            return None
+    return chain
+
+
+def _leaves(module: nn.Sequential, path: str) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in module.named_children():
+        if isinstance(child, nn.Sequential):
+            yield from _leaves(child, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", child
+
+
+def block_size(weights: int) -> int:
+    """Nodes per block: as many as keep the block's weights in a core's cache, 32 at the most."""
+    return max(1, min(32, 4 * MOST_WEIGHTS // max(weights, 1)))
+
+
+class Stacked(Executor):
+    """Blocks of up to 32 nodes through batched matrix products."""
+
+    name = "stacked"
+
+    def __init__(self, layers: list[Layer], weights: int, prefixes: tuple[str, ...]) -> None:
+        self.block = block_size(weights)
+        in_head = [under(layer.name, prefixes) for layer in layers]
+        at = in_head.index(True) if True in in_head else len(layers)
+        self._layers, self._core, self._head = layers, layers[:at], layers[at:]
+
+    def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
+        trained = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
+        nodes, steps, size = batches.y.shape
+        x = batches.x.flatten(3)
+        losses = torch.zeros(nodes, dtype=x.dtype)
+        for step in range(steps):
+            inputs = [x[:, step]]
+            for layer in self._layers:
+                inputs.append(layer.forward(params, inputs[-1]))
+            log_p = inputs.pop().log_softmax(-1)
+            y = batches.y[:, step].unsqueeze(-1)
+            losses -= log_p.gather(-1, y).mean((1, 2))
+            d = log_p.exp_().scatter_add_(-1, y, torch.full_like(y, -1, dtype=x.dtype)).div_(size)
+            batches.optimiser.step(params, self._gradients(params, inputs, d, trained), memory, batches.round)
+        return losses / steps
+
+    def _gradients(self, params: Params, inputs: list[Tensor], d: Tensor, trained: list[Layer]) -> Params:
+        gradients: Params = {}
+        outputs = [*inputs[1:], d]
+        weighted = [layer for layer in trained if isinstance(layer, Linear)]
+        for layer, z, out in zip(reversed(self._layers), reversed(inputs), reversed(outputs), strict=True):
+            d = layer.backward(params, z, out, d, gradients, last=layer is weighted[0])
+            if layer is weighted[0]:
+                break
+        keep = {layer.name for layer in trained}
+        return {name: g for name, g in gradients.items() if name.rsplit(".", 1)[0] in keep}
+
+    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
+        logits = _chain(self._layers, params, x.flatten(2))
+        return _mean_loss(logits, y)
+
+    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+        z = _chain(self._core, core, x.flatten(2))
+        count = next(iter(heads.values())).shape[1]
+        each = [{name: leaf[:, j].contiguous() for name, leaf in heads.items()} for j in range(count)]
+        return torch.stack([_mean_loss(_chain(self._head, head, z), y) for head in each], 1)
+
+    def logits(self, params: Params, x: Tensor) -> Tensor:
+        nodes = len(next(iter(params.values())))
+        parts = (part.flatten(1).expand(nodes, -1, -1) for part in in_chunks(x.flatten(1)))
+        return torch.cat([_chain(self._layers, params, z) for z in parts], 1)
+
+
+def _chain(layers: list[Layer], params: Params, z: Tensor) -> Tensor:
+    for layer in layers:
+        z = layer.forward(params, z)
+    return z
+
+
+def _mean_loss(logits: Tensor, y: Tensor) -> Tensor:
+    return -logits.log_softmax(-1).gather(-1, y.unsqueeze(-1)).mean((1, 2))

@@ -1,0 +1,324 @@
+"""Who hears whom: a graph is a specified function of (number of members, seed, round).
+
+Every site computes it alike, with no coordinator and no library's generator in between: all draws
+come from `Stream`, SHA-256 in counter mode, specified to the byte in docs/topology.md together with
+test vectors. Members are numbered 0..n-1 in ascending order of their ids.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facade.errors import ExperimentError
+
+Ids = NDArray[np.int64]
+Pairs = set[tuple[int, int]]
+
+
+class Stream:
+    """Unsigned 64-bit words: block c is SHA-256 of "facade/topology/1" followed by seed, round,
+    attempt and c, each as 8 bytes big-endian; a block gives four big-endian words."""
+
+    def __init__(self, seed: int, round: int, attempt: int = 0) -> None:
+        self._prefix = b"facade/topology/1" + b"".join(part.to_bytes(8, "big") for part in (seed, round, attempt))
+        self._block = 0
+        self._left: list[int] = []
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words as an array."""
+        blocks = -(-max(count - len(self._left), 0) // 4)
+        raw = b"".join(
+            hashlib.sha256(self._prefix + c.to_bytes(8, "big")).digest()
+            for c in range(self._block, self._block + blocks)
+        )
+        self._block += blocks
+        ready = [*self._left, *np.frombuffer(raw, ">u8").tolist()]
+        self._left = ready[count:]
+        return np.array(ready[:count], dtype=np.uint64)
+
+    def below(self, bound: int) -> int:
+        """The next uniform integer in [0, bound): words at or above the largest multiple of
+        `bound` are passed over."""
+        limit = (1 << 64) // bound * bound
+        while True:
+            if not self._left:
+                self._left = self.words(4).tolist()
+            word = self._left.pop(0)
+            if word < limit:
+                return word % bound
+
+    def shuffle(self, size: int) -> Ids:
+        """0..size-1 in the order of `size` fresh words, equal words by the lower number."""
+        return np.argsort(self.words(size), kind="stable").astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Directed edges sorted by (receiver, sender), without loops. `everyone` marks the complete
+    graph, whose n(n-1) edges are never written down."""
+
+    n: int
+    receiver: Ids
+    sender: Ids
+    everyone: bool = False
+
+    @functools.cached_property
+    def degree(self) -> Ids:
+        """[n] number of peers each node hears."""
+        if self.everyone:
+            return np.full(self.n, self.n - 1, np.int64)
+        return np.bincount(self.receiver, minlength=self.n).astype(np.int64)
+
+    def into(self, nodes: Ids) -> tuple[Ids, Ids]:
+        """(row in `nodes`, sender) of the edges that end in `nodes` (ascending ids)."""
+        if len(nodes) == self.n:
+            return self.receiver, self.sender
+        keep = np.isin(self.receiver, nodes)
+        return np.searchsorted(nodes, self.receiver[keep]), self.sender[keep]
+
+
+def undirected(n: int, pairs: Iterable[tuple[int, int]]) -> Graph:
+    """The graph in which both ends of every pair hear each other."""
+    ends = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    return _sorted(n, np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]]))
+
+
+def _sorted(n: int, receiver: Ids, sender: Ids) -> Graph:
+    order = np.lexsort((sender, receiver))
+    return Graph(n, receiver[order], sender[order])
+
+
+def connected(graph: Graph) -> bool:
+    """Whether every node reaches every other (edges taken in both directions)."""
+    label = np.arange(graph.n)
+    while True:
+        lower = label.copy()
+        np.minimum.at(lower, graph.receiver, label[graph.sender])
+        np.minimum.at(lower, graph.sender, label[graph.receiver])
+        lower = lower[lower]
+        if np.array_equal(lower, label):
+            return bool((label == 0).all())
+        label = lower
+
+
+@dataclass(frozen=True)
+class Topology(ABC):
+    """A rule for drawing one graph per (seed, round)."""
+
+    directed = False
+
+    def check(self, n: int) -> None:
+        """Raise ExperimentError if there is no such graph on n nodes."""
+        if n < 2:
+            raise ExperimentError(f"a network needs at least 2 nodes, {n} given; change data.clusters")
+
+    @abstractmethod
+    def draw(self, n: int, seed: int, round: int) -> Graph: ...
+
+
+def check_degree(degree: int, n: int) -> None:
+    """The degrees for which a connected graph exists."""
+    if not 2 <= degree <= n - 1:
+        raise ExperimentError(f"topology.degree = {degree} is not possible with {n} nodes; give 2 to {n - 1}")
+
+
+@dataclass(frozen=True)
+class Regular(Topology):
+    """A connected random graph in which every node has exactly `degree` neighbours."""
+
+    degree: int = 4
+
+    def check(self, n: int) -> None:
+        super().check(n)
+        check_degree(self.degree, n)
+        if n * self.degree % 2:
+            raise ExperimentError(
+                f"no graph gives each of {n} nodes exactly {self.degree} neighbours"
+                f" ({n} x {self.degree} is odd); change topology.degree or the number of nodes"
+            )
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        if self.degree == n - 1:
+            return COMPLETE.draw(n, seed, round)
+        if self.degree == 2 and n > 4:  # the connected 2-regular graphs are the rings
+            return RING.draw(n, seed, round)
+        missing = n - 1 - self.degree
+        attempt = 0
+        while True:
+            stream = Stream(seed, round, attempt)
+            pairs = _pairing(n, min(self.degree, missing), stream)
+            if pairs is not None:
+                graph = undirected(n, pairs)
+                graph = graph if self.degree <= missing else _complement(graph)
+                if connected(graph):
+                    return graph
+            attempt += 1
+
+
+def _pairing(n: int, degree: int, stream: Stream) -> Pairs | None:
+    """`degree` stubs per node, shuffled and paired in order; loops and repeated edges are then
+    switched away. None where 100 switches per edge were not enough."""
+    ends = stream.shuffle(n * degree) // degree
+    edges: list[tuple[int, int]] = []
+    seen: Pairs = set()
+    bad: list[int] = []
+    for index, (a, b) in enumerate(ends.reshape(-1, 2).tolist()):
+        pair = (a, b) if a < b else (b, a)
+        edges.append(pair)
+        if a == b or pair in seen:
+            bad.append(index)
+        else:
+            seen.add(pair)
+    patience = 100 * len(edges)
+    good = set(range(len(edges))) - set(bad)
+    while bad:
+        patience -= 1
+        if patience < 0:
+            return None
+        index, other = bad[-1], stream.below(len(edges))
+        flip = stream.below(2)
+        if other not in good:
+            continue
+        (a, b), (c, d) = edges[index], edges[other]
+        c, d = (d, c) if flip else (c, d)
+        first, second = (min(a, c), max(a, c)), (min(b, d), max(b, d))
+        if a == c or b == d or first == second or first in seen or second in seen:
+            continue
+        seen.remove(edges[other])
+        seen.update((first, second))
+        edges[index], edges[other] = first, second
+        good.add(bad.pop())
+    return seen
+
+
+def _complement(graph: Graph) -> Graph:
+    adjacent = np.eye(graph.n, dtype=bool)
+    adjacent[graph.receiver, graph.sender] = True
+    receiver, sender = np.nonzero(~adjacent)
+    return Graph(graph.n, receiver, sender)
+
+
+@dataclass(frozen=True)
+class Ring(Topology):
+    """One ring through all nodes, in shuffled order."""
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        order = Stream(seed, round).shuffle(n)
+        pairs = {(min(a, b), max(a, b)) for a, b in zip(order.tolist(), np.roll(order, -1).tolist(), strict=True)}
+        return undirected(n, pairs)
+
+
+@dataclass(frozen=True)
+class Complete(Topology):
+    """Everybody hears everybody."""
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        none = np.zeros(0, np.int64)
+        return Graph(n, none, none, everyone=True)
+
+
+@dataclass(frozen=True)
+class Star(Topology):
+    """One random node in the centre, all others linked to it alone."""
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        centre = Stream(seed, round).below(n)
+        return undirected(n, {(min(centre, i), max(centre, i)) for i in range(n) if i != centre})
+
+
+@dataclass(frozen=True)
+class ErdosRenyi(Topology):
+    """Every pair is linked with probability degree / (n - 1); a node may end up alone."""
+
+    degree: int = 4
+
+    def check(self, n: int) -> None:
+        super().check(n)
+        check_degree(self.degree, n)
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        first, second = np.triu_indices(n, 1)
+        limit = np.uint64(min((self.degree << 64) // (n - 1), (1 << 64) - 1))
+        linked = Stream(seed, round).words(len(first)) < limit
+        return undirected(n, zip(first[linked].tolist(), second[linked].tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class KOut(Topology):
+    """Every node hears `degree` others drawn at random; hearing is not mutual."""
+
+    degree: int = 4
+    directed = True
+
+    def check(self, n: int) -> None:
+        super().check(n)
+        check_degree(self.degree, n)
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        stream = Stream(seed, round)
+        receiver, sender = [], []
+        for node in range(n):
+            heard: set[int] = set()
+            while len(heard) < self.degree:
+                other = stream.below(n - 1)
+                heard.add(other + (other >= node))
+            receiver += [node] * self.degree
+            sender += sorted(heard)
+        return Graph(n, np.array(receiver, np.int64), np.array(sender, np.int64))
+
+
+@dataclass(frozen=True)
+class FromFile(Topology):
+    """The undirected edges listed in `file`, one "a b" pair of node numbers a line, # for comments."""
+
+    file: str = ""
+
+    def check(self, n: int) -> None:
+        super().check(n)
+        self._pairs(n)
+
+    def draw(self, n: int, seed: int, round: int) -> Graph:
+        return undirected(n, self._pairs(n))
+
+    def _pairs(self, n: int) -> Pairs:
+        try:
+            lines = Path(self.file).read_text().splitlines()
+        except OSError as error:
+            raise ExperimentError(
+                f"topology.file = '{self.file}' cannot be read ({error.strerror});"
+                " give a text file with one 'a b' pair of node numbers a line"
+            ) from None
+        pairs: Pairs = set()
+        for number, line in enumerate(lines, 1):
+            parts = line.split("#")[0].split()
+            if not parts:
+                continue
+            if len(parts) != 2 or not all(p.isdecimal() and int(p) < n for p in parts) or parts[0] == parts[1]:
+                raise ExperimentError(
+                    f"{self.file}, line {number}: '{line.strip()}' is not an edge;"
+                    f" expected two different node numbers from 0 to {n - 1}"
+                )
+            a, b = sorted(int(p) for p in parts)
+            pairs.add((a, b))
+        return pairs
+
+
+COMPLETE, RING = Complete(), Ring()
+
+TOPOLOGIES: dict[str, type[Topology]] = {
+    "regular": Regular,
+    "ring": Ring,
+    "complete": Complete,
+    "star": Star,
+    "erdos-renyi": ErdosRenyi,
+    "k-out": KOut,
+    "file": FromFile,
+}
