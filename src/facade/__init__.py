@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from facade.algorithms.base import Algorithm
     from facade.config import Experiment
     from facade.data.federation import Federation
-    from facade.errors import ExperimentError, FacadeError, DivergedError
+    from facade.errors import DivergedError, ExperimentError, FacadeError
     from facade.result import Result
     from facade.runtimes.local import run
     from facade.topology import Topology
@@ -31,13 +31,13 @@ _HOMES = {
 
 __all__ = [
     "Algorithm",
+    "DivergedError",
     "Experiment",
     "ExperimentError",
     "FacadeError",
     "Federation",
     "Result",
     "Topology",
-    "DivergedError",
     "run",
 ]
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from facade import seeds, tree
 from facade.data.federation import Labelled
-from facade.errors import ExperimentError, DivergedError
+from facade.errors import DivergedError, ExperimentError
 from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
 from facade.optimisers import Memory, Optimiser

@@ -25,8 +25,8 @@ class Progress(Protocol):
     def round(self, done: int, rounds: int) -> None:
         """A round is over."""
 
-    def evaluated(self, done: int, judged: Row) -> None:
-        """An evaluation is over; `judged` holds its metrics."""
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
+        """An evaluation is over; `judged` holds its metrics. `final`: after the last exchange."""
 
 
 class Quiet:
@@ -35,7 +35,7 @@ class Quiet:
     def round(self, done: int, rounds: int) -> None:
         pass
 
-    def evaluated(self, done: int, judged: Row) -> None:
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
         pass
 
 
@@ -124,7 +124,8 @@ class _Recorder:
         tested = [row for row in rows if row["kind"] == rows[-1]["kind"] != "round"]
         if tested:
             self._time(done)
-            self._progress.evaluated(done, judge(tested, self._setup.federation.cluster))
+            final = tested[0]["kind"] == "final"
+            self._progress.evaluated(done, judge(tested, self._setup.federation.cluster), final)
         self._progress.round(done, self._setup.plan.rounds)
 
     def _time(self, done: int) -> None:

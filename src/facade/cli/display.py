@@ -1,0 +1,149 @@
+"""What a person sees in the terminal: progress, the results table, the strip of chosen heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+Row = dict[str, Any]
+
+HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
+
+
+def cluster_names(sizes: Sequence[int]) -> list[str]:
+    """What to call the clusters: majority and minority where there are such."""
+    if len(sizes) == 2 and sizes[0] != sizes[1]:
+        names = ["majority", "minority"]
+        return names if sizes[0] > sizes[1] else names[::-1]
+    return [f"cluster {c}" for c in range(len(sizes))]
+
+
+class RunProgress:
+    """Live bars on a terminal, plain lines elsewhere; one bar or block of lines per run."""
+
+    def __init__(self, console: Console, sizes: Sequence[int]) -> None:
+        self._console = console
+        self._names = cluster_names(sizes)
+        self._label = ""
+        self._task: TaskID | None = None
+        self._rounds = 0
+        self._bars = Progress(
+            TextColumn("{task.description:>8}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[accuracy]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def start(self, label: str, rounds: int) -> None:
+        """The next run begins."""
+        self._label = label
+        self._rounds = rounds
+        self._task = self._bars.add_task(label, total=rounds, accuracy="")
+
+    def round(self, done: int, rounds: int) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, completed=done)
+
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
+        shares = judged.get("clusters") or [judged["all"]]
+        names = self._names if "clusters" in judged else ["all"]
+        accuracy = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
+        if self._console.is_terminal and self._task is not None:
+            self._bars.update(self._task, accuracy=accuracy)
+        else:
+            moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
+            self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}", highlight=False)
+
+
+def results_table(summaries: Mapping[str, Row], sizes: Sequence[int]) -> Table:
+    """One line per algorithm, accuracies in percent, final models."""
+    table = Table(title="Accuracy of the final models, in percent", title_justify="left", title_style="bold")
+    table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
+    table.add_column("algorithm", no_wrap=True)
+    for name, size in zip(cluster_names(sizes), sizes, strict=True):
+        table.add_column(f"{name}\n{size} node{'s' if size > 1 else ''}", justify="right", no_wrap=True)
+    for heading in ("\nall", "worst\nnode", "fair\nacc.", "\nDP", "\nEO", "MB per\nnode", "\nsettled", "\nsec."):
+        table.add_column(heading, justify="right", no_wrap=True)
+    best = max(s["fair_accuracy"] for s in summaries.values())
+    for name, s in summaries.items():
+        cells = [f"{a:.1%}"[:-1] for a in (*s["clusters"], s["all"], s["worst_node"], s["fair_accuracy"])]
+        cells += [_number(s["dp"]), _number(s["eo"]), f"{s['bytes_per_node'] / 1e6:.1f}"]
+        cells += [_settled(s), f"{s['seconds']:.1f}"]
+        table.add_row(name, *cells, style="bold" if s["fair_accuracy"] == best and len(summaries) > 1 else None)
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _settled(summary: Row) -> str:
+    if summary["settled"] is None:
+        return "-"
+    return "yes" if summary["settled"] else "apart" if summary["separated"] else "no"
+
+
+def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> str | None:
+    """In words, what the choice of heads came to; None for algorithms without heads."""
+    if summary["settled"] is None:
+        return None
+    if summary["settled"]:
+        return "Settled: every cluster found a head of its own."
+    names = cluster_names(sizes)
+    users: dict[int, list[str]] = {}
+    for c, name in enumerate(names):
+        for head in sorted({h for h, of in zip(summary["choice"], cluster, strict=True) if of == c}):
+            users.setdefault(head, []).append(name)
+    shared = [f"head {head} is shared by {' and '.join(who)}" for head, who in sorted(users.items()) if len(who) > 1]
+    if shared:
+        return f"Not settled: {'; '.join(shared)}. Clusters that share a head get no model of their own."
+    return "Apart, but not settled: no head is shared, yet a cluster uses several heads."
+
+
+def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
+    """The head each node chose (its number), clusters side by side, at a few rounds of the run."""
+    choices: dict[int, list[int]] = {}
+    for row in rows:
+        if row["kind"] == "round" and "choice" in row:
+            choices.setdefault(row["round"], []).append(row["choice"])
+    strip = Text()
+    shown = min(sum(sizes), width - 16)
+    for round in _few(sorted(choices)):
+        strip.append(f"  round {round:>4}  ", style="dim")
+        left = shown
+        for start, size in zip(_starts(sizes), sizes, strict=True):
+            for head in choices[round][start : start + min(size, left)]:
+                strip.append(str(head), style=HEAD_STYLES[head % len(HEAD_STYLES)])
+            left -= min(size, left)
+            strip.append("  ")
+        strip.append("\n")
+    return strip
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def _few(rounds: list[int]) -> list[int]:
+    """At most nine rounds, closer together at the beginning, where heads are found."""
+    wanted = {1, 5, 10, 11, 12, 15, 20, 30, 50, 100, 200, 400, 800, rounds[-1]} if rounds else set()
+    kept = [r for r in rounds if r in wanted]
+    return kept if len(kept) <= 9 else kept[-9:]

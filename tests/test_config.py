@@ -1,0 +1,100 @@
+import dataclasses
+import tomllib
+
+import pytest
+
+from facade import Experiment, ExperimentError
+from facade.algorithms import ALGORITHMS
+
+DIGITS = {"data": {"source": "digits", "clusters": "30:2"}}
+
+
+def test_only_source_and_clusters_are_required():
+    experiment = Experiment.of(DIGITS)
+    assert (experiment.n, experiment.algorithm["name"], experiment.training.rounds) == (32, "facade", 200)
+
+
+def test_the_resolved_toml_describes_the_same_experiment(tmp_path):
+    experiment = Experiment.of(DIGITS | {"override": {"facade": {"training": {"lr": 0.01}}}}, ["seed=7"])
+    (tmp_path / "again.toml").write_text(experiment.toml())
+    again = Experiment.load(tmp_path / "again.toml")
+    assert again == experiment
+    assert again.hash == experiment.hash
+    assert again.training.lr == 0.01
+    assert "override" not in tomllib.loads(experiment.toml())
+
+
+def test_the_name_defaults_to_the_files_stem(tmp_path):
+    (tmp_path / "ward-7.toml").write_text('[data]\nsource = "digits"\nclusters = "3:2"\n')
+    assert Experiment.load(tmp_path / "ward-7.toml").name == "ward-7"
+
+
+@pytest.mark.parametrize("setting", ["name=x", "data.root=elsewhere", "runtime.threads=3", "runtime.shards=4"])
+def test_what_cannot_change_the_result_is_not_hashed(setting):
+    assert Experiment.of(DIGITS, [setting]).hash == Experiment.of(DIGITS).hash
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["seed=2", "data.clusters=16:16", "training.lr=0.1", "runtime.executor=looped", "runtime.dtype=float64"],
+)
+def test_what_changes_the_result_is_hashed(setting):
+    assert Experiment.of(DIGITS, [setting]).hash != Experiment.of(DIGITS).hash
+
+
+def test_an_override_applies_to_its_algorithm_alone_and_settings_win():
+    written = DIGITS | {"training": {"lr": 0.2}, "override": {"el": {"training": {"lr": 0.05}}}}
+    assert Experiment.of(written).training.lr == 0.2
+    assert Experiment.of(written, ["algorithm.name=el"]).training.lr == 0.05
+    assert Experiment.of(written, ["algorithm.name=el", "training.lr=0.3"]).training.lr == 0.3
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_fields_of_other_algorithms_are_dropped(name):
+    fields = {"name": name, "heads": 3, "core_steps": 2, "two_hop": False, "warmup": 5}
+    resolved = Experiment.of(DIGITS | {"algorithm": fields}).algorithm
+    own = {field.name for field in dataclasses.fields(ALGORITHMS[name].algorithm)}
+    assert set(resolved) == own | {"name"}
+    assert all(resolved[key] == fields[key] for key in own & set(fields))
+
+
+def test_the_artefact_preset_sets_what_the_artefact_did():
+    experiment = Experiment.of(DIGITS, preset="artefact")
+    assert experiment.algorithm["scoring"] == "independent"
+    assert experiment.algorithm["own_head"] == "always"
+    assert (experiment.training.init, experiment.evaluation.head) == ("per-node", "oracle")
+    assert experiment.data.partition == "shuffled"
+    assert Experiment.of(DIGITS, ["algorithm.name=dac"], "artefact").algorithm["two_hop"] is False
+
+
+def test_ifca_is_facade_without_a_core_on_the_complete_graph():
+    experiment = Experiment.of(DIGITS, ["algorithm.name=ifca"])
+    assert experiment.algorithm["split"] == "all"
+    assert experiment.topology.name == "complete"
+
+
+BAD = {
+    "algorithm.name=facde": "unknown algorithm 'facde'; did you mean 'facade'?",
+    "algorithm.heds=2": "unknown key 'algorithm.heds'; did you mean 'algorithm.heads'?",
+    "training.lrr=1": "unknown key 'training.lrr'; did you mean 'training.lr'?",
+    "trainin.lr=1": "unknown key 'trainin'; did you mean 'training'?",
+    "data.clusters=30:x": "clusters = '30:x' makes no sense",
+    "data.clusters=30:0": "clusters = '30:0' makes no sense",
+    "training.lr=-1": "training.lr = -1 is not possible",
+    "training.lr=nan": "training.lr = NaN is not possible",
+    "training.lr=inf": "training.lr = inf is not possible",
+    "training.rounds=0": "training.rounds = 0 is not possible",
+    "network.loss=1.5": "network.loss = 1.5 is not possible",
+    "algorithm.heads=0": "heads = 0",
+    "algorithm.scoring=none": "algorithm.scoring = 'none' is not possible",
+    "seed=-1": "seed = -1 is not possible",
+    "nonsense": "expected section.key=value",
+}
+
+
+@pytest.mark.parametrize("setting", BAD)
+def test_bad_settings_are_refused_with_a_sentence(setting):
+    with pytest.raises(ExperimentError) as refused:
+        Experiment.of(DIGITS, [setting])
+    assert BAD[setting] in str(refused.value)
+    assert "\n" not in str(refused.value)
