@@ -85,7 +85,23 @@ class Training(Section):
     steps: Positive = 10
     batch: Positive = 8
     lr: Finite = 0.05
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    momentum: Fraction = 0.0
+    nesterov: bool = False
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    schedule_every: Positive = 100
+    """Rounds between two drops of the learning rate, for schedule "step"."""
+    schedule_factor: Finite = 0.1
     init: Literal["common", "per-node"] = "common"
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov = true needs momentum; set training.momentum, such as 0.9")
+        if self.optimiser == "adam" and self.momentum:
+            raise ValueError("momentum belongs to optimiser 'sgd'; drop it or drop optimiser = 'adam'")
+        return self
 
 
 class Evaluation(Section):

@@ -12,13 +12,14 @@ import torch
 from facade import models
 from facade.algorithms.base import Algorithm
 from facade.config import Experiment, build_algorithm
+from facade.config import Training as TrainingSection
 from facade.data.federation import Federation, Ids
 from facade.data.load import load
 from facade.engine import Network, Plan, Shard
 from facade.errors import ExperimentError
 from facade.learner import Inputs, Learner, Training
 from facade.names import foreign, is_foreign, look_up
-from facade.optimisers import SGD
+from facade.optimisers import SGD, Adam, Optimiser, Schedule
 from facade.topology import TOPOLOGIES, Topology
 
 
@@ -78,6 +79,13 @@ def _topology(experiment: Experiment) -> Topology:
     return made(**{k: v for k, v in given.items() if k in made.__dataclass_fields__})
 
 
+def _optimiser(training: TrainingSection) -> Optimiser:
+    schedule = Schedule(training.schedule, training.rounds, training.schedule_every, training.schedule_factor)
+    if training.optimiser == "adam":
+        return Adam(training.lr, schedule, training.weight_decay)
+    return SGD(training.lr, schedule, training.weight_decay, training.momentum, training.nesterov)
+
+
 def _learner(experiment: Experiment, federation: Federation, algorithm: Algorithm[Any]) -> Learner:
     head = [experiment.model.head] if isinstance(experiment.model.head, str) else experiment.model.head
     if getattr(algorithm, "split", "head") == "all":
@@ -87,7 +95,7 @@ def _learner(experiment: Experiment, federation: Federation, algorithm: Algorith
         models.factory(experiment.model.name, federation.shape, len(federation.classes)),
         tuple(head),
         Inputs(federation.shape, federation.mean, federation.std),
-        Training(training.steps, training.batch, SGD(training.lr), training.init),
+        Training(training.steps, training.batch, _optimiser(training), training.init),
         dtype=getattr(torch, runtime.dtype),
         executor=runtime.executor,
         threads=runtime.threads,
