@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -10,6 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from facade import seeds
+
+if TYPE_CHECKING:
+    from facade.data.arrays import Array
 
 Ids = NDArray[np.int64]
 
@@ -31,7 +37,8 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One source as it was loaded, before it is divided among nodes."""
+    """One source as it was loaded, before it is divided among nodes. Whoever divides it owns it and
+    may overwrite the images."""
 
     train: Labelled
     test: Labelled
@@ -39,6 +46,14 @@ class Dataset:
     mean: list[float] = field(default_factory=lambda: [0.0])
     std: list[float] = field(default_factory=lambda: [1.0])
     """Normalisation per channel, applied to [0, 1] values when a batch is used."""
+    groups: list[list[int]] = field(default_factory=list)
+    """Classes per cluster that skew "labels" uses where data.groups is not written."""
+    node: Ids | None = None
+    """[N] the node that holds each training row, where the source knows it (partition "natural")."""
+    test_node: Ids | None = None
+    """[N] the node that each test row belongs to; None: all nodes share the test set."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of how the source was read, one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,11 @@ class Holdings:
         """The same for fewer nodes; the images stay shared."""
         keep = np.searchsorted(self.nodes, nodes)
         return Holdings(self.samples, nodes, [self.rows[i] for i in keep])
+
+    def everything(self, which: slice) -> Labelled:
+        """x [1, rows, ...] and y [1, rows] of one node."""
+        (rows,) = self.rows[which]
+        return self.samples[torch.from_numpy(rows).unsqueeze(0)]
 
     def draw(self, seed: int, purpose: str, round: int, which: slice, count: int) -> Labelled:
         """x [b, count, ...] and y [b, count] of the nodes in rows `which`: `count` samples each,
@@ -90,6 +110,8 @@ class Federation:
     """Training images that no node holds."""
     overlapping: bool = False
     """Whether nodes may hold the same image (partition "sampled")."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of how the data were read, one sentence each."""
 
     @property
     def n(self) -> int:
@@ -100,3 +122,60 @@ class Federation:
     def shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.training.samples.x.shape[1:])
+
+    @property
+    def section(self) -> dict[str, str]:
+        """The [data] section for an experiment that is run with this very object:
+        `run(Experiment.of({"data": federation.section, ...}), federation=federation)`."""
+        sizes = [self.n] if self.cluster is None else np.bincount(self.cluster).tolist()
+        return {"source": "given", "clusters": ":".join(map(str, sizes)), "skew": "none"}
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: Array,
+        y: Array,
+        x_test: Array | None = None,
+        y_test: Array | None = None,
+        *,
+        clusters: str = "1",
+        seed: int = 1,
+        classes: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> Federation:
+        """A federation made of your arrays: uint8 images [N, H, W], [N, H, W, C] or [N, C, H, W], or
+        float rows [N, values], and class numbers [N]. Without test arrays, data.test_fraction of
+        every class is held out. `settings` are further fields of [data]: skew, partition, ...
+        """
+        from facade.config import Experiment
+        from facade.data import arrays, load
+
+        section = {"source": "given", "clusters": clusters, "skew": "none"} | settings
+        data = Experiment.of({"data": section}).data
+        dataset = arrays.dataset(x, y, x_test, y_test, classes, data.test_fraction)
+        return load.federate(dataset, data, seed, load.clusters_of(data))
+
+    @classmethod
+    def from_nodes(
+        cls,
+        nodes: Sequence[tuple[Array, ...]],
+        *,
+        test: tuple[Array, Array] | None = None,
+        clusters: Sequence[int] | None = None,
+        classes: Sequence[str] | None = None,
+        seed: int = 1,
+        **settings: Any,
+    ) -> Federation:
+        """A natural federation: one (x, y) or (x, y, x_test, y_test) per node, of any size, arrays as
+        in `from_arrays`. Give either a test set with every node or one `test` for all of them.
+        `clusters` is the ground truth per node, where there is one; metrics alone use it.
+        """
+        from facade.config import Experiment
+        from facade.data import arrays, load
+
+        dataset = arrays.natural_dataset(nodes, test, classes)
+        cluster = arrays.cluster_numbers(clusters, len(nodes))
+        fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
+        data = Experiment.of({"data": {"skew": "none"} | settings | fixed}).data
+        made = load.federate(dataset, data, seed, cluster)
+        return made if clusters is not None else dataclasses.replace(made, cluster=None)

@@ -2,74 +2,157 @@
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+import dataclasses
+from dataclasses import dataclass
 
-from facade import seeds
+import numpy as np
+from numpy.typing import NDArray
+
 from facade.config import Data
-from facade.data.federation import Federation, Holdings, Ids, Labelled
-from facade.data.partition import PARTITIONS, sampled
-from facade.data.skews import SKEWS, Skew
+from facade.data.errors import DataError
+from facade.data.federation import Dataset, Federation, Ids, Labelled
+from facade.data.looks import Looks
+from facade.data.named import named
+from facade.data.partition import PARTITIONS, Partition, Pool, held_out, natural, sampled
 from facade.data.sources import SOURCES
-from facade.names import look_up
+from facade.errors import ExperimentError
+from facade.names import is_foreign
 
 
 def load(data: Data, seed: int) -> Federation:
     """The federation an experiment asks for. The split depends on data and seed alone, so every
     algorithm of a comparison gets the same one."""
-    dataset = look_up("dataset", data.source, SOURCES)(data)
-    skew = look_up("skew", data.skew, SKEWS)
-    partition = look_up("partition", data.partition, PARTITIONS)
-    cluster = np.repeat(np.arange(len(data.sizes)), data.sizes)
-    train, validation = _cut(dataset.train, data.validation, seed)
-    labels = train.y.numpy()
+    dataset = named("dataset", data.source, SOURCES)(data)
+    if not isinstance(dataset, Dataset):
+        raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
+    if is_foreign(data.source):  # a user's function may keep what it returned
+        dataset = dataclasses.replace(dataset, train=Labelled(dataset.train.x.clone(), dataset.train.y))
+    return federate(dataset, data, seed, clusters_of(data))
+
+
+def clusters_of(data: Data) -> Ids:
+    """[n] cluster of every node as data.clusters lists them: the first ones are cluster 0."""
+    return np.repeat(np.arange(len(data.sizes)), data.sizes)
+
+
+def federate(dataset: Dataset, data: Data, seed: int, cluster: Ids) -> Federation:
+    """Divide a data set among nodes of the given clusters [n]. Owns the data set: training images
+    are changed in place, so that they are held once."""
+    partition = named("partition", data.partition, PARTITIONS)
+    if partition is natural:
+        _check_nodes(dataset, len(cluster))
+    else:  # the source's own division is not asked for
+        dataset = dataclasses.replace(dataset, node=None, test_node=None)
+    looks = Looks(dataset, data, int(cluster.max()) + 1)
+    kept_back = _kept_back(dataset, data.validation, seed)
+    division = _Division(dataset, looks, cluster, kept_back)
+    held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
     overlapping = partition is sampled
-    rows = sampled(labels, len(cluster), seed, data.per_class) if overlapping else partition(labels, len(cluster), seed)
-    held = len(np.unique(np.concatenate(rows)))
     return Federation(
-        training=_skewed(train, rows, cluster, skew),
-        tests=_per_cluster(dataset.test, len(data.sizes), skew),
-        test_of=cluster,
+        tests=division.tests(),
+        validations=division.validations() if data.validation else None,
+        training=looks.copied(held, cluster) if overlapping else looks.in_place(held, cluster),
+        test_of=division.test_of,
         classes=dataset.classes,
         mean=dataset.mean,
         std=dataset.std,
         cluster=cluster,
-        validations=None if validation is None else _per_cluster(validation, len(data.sizes), skew),
-        leftover=len(labels) - held,
+        leftover=int((~kept_back).sum()) - len(np.unique(np.concatenate(held))),
         overlapping=overlapping,
+        notes=dataset.notes,
     )
 
 
-def _cut(train: Labelled, fraction: float, seed: int) -> tuple[Labelled, Labelled | None]:
-    """Training data without, and validation data with, the given fraction of every class."""
-    if fraction == 0:
-        return train, None
-    order = seeds.permutation(seed, "validation", len(train))
-    held_out = torch.zeros(len(train), dtype=torch.bool)
-    for label in np.unique(train.y.numpy()):
-        rows = order[(train.y.numpy() == label)[order]]
-        held_out[torch.from_numpy(rows[: int(len(rows) * fraction)])] = True
-    return train[~held_out], train[held_out]
+def _check_nodes(dataset: Dataset, n: int) -> None:
+    """Refuse a natural source whose nodes are not those of the experiment."""
+    for owner in (dataset.node, dataset.test_node):
+        if owner is None or np.array_equal(found := np.unique(owner), np.arange(n)):
+            continue
+        raise DataError(
+            f"the data name {len(found)} nodes, {found[0]} to {found[-1]}, but data.clusters asks for 0 to {n - 1};"
+            " change data.clusters, and number the nodes 0, 1, 2, ... with at least one row each"
+        )
 
 
-def _per_cluster(plain: Labelled, clusters: int, skew: Skew) -> list[Labelled]:
-    """The whole set as each cluster sees it."""
-    return [Labelled(skew(plain.x, c, clusters), plain.y) for c in range(clusters)]
+def _kept_back(dataset: Dataset, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """[N] the training rows kept for validation: a fraction of every class, or of every node where
+    nodes bring their own data (then at least one, if they also bring their own tests)."""
+    labels = dataset.train.y.numpy()
+    if not fraction:
+        return np.zeros(len(labels), np.bool_)
+    strata = labels if dataset.node is None else dataset.node
+    return held_out(strata, fraction, seed, "validation", least=int(dataset.test_node is not None))
 
 
-def _skewed(train: Labelled, rows: list[Ids], cluster: Ids, skew: Skew) -> Holdings:
-    """Each image once per cluster that holds it, turned into that cluster's kind; where nodes do
-    not overlap, that is once in all."""
-    clusters = int(cluster.max()) + 1
-    parts: list[Labelled] = []
-    renumbered: list[Ids] = []
-    offset = 0
-    for c in range(clusters):
-        own = [rows[i] for i in np.nonzero(cluster == c)[0]]
-        used = np.unique(np.concatenate(own))
-        plain = train[torch.from_numpy(used)]
-        parts.append(Labelled(skew(plain.x, c, clusters), plain.y))
-        renumbered += [np.searchsorted(used, r) + offset for r in own]
-        offset += len(used)
-    samples = Labelled(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]))
-    return Holdings(samples, np.arange(len(rows)), renumbered)
+@dataclass(frozen=True)
+class _Division:
+    """Who gets which rows of a data set."""
+
+    dataset: Dataset
+    looks: Looks
+    cluster: Ids
+    """[n] of every node."""
+    kept_back: NDArray[np.bool_]
+    """[N] training rows for validation."""
+
+    @property
+    def test_of(self) -> Ids:
+        """[n] number of each node's test set: its own where the source brings one, else its cluster's."""
+        return self.cluster if self.dataset.test_node is None else np.arange(len(self.cluster))
+
+    def held(self, partition: Partition, whole: Pool) -> list[Ids]:
+        """Training rows per node. Where clusters have different classes, each cluster's images are
+        divided among its own nodes."""
+        held: list[Ids] = [np.zeros(0, np.int64)] * len(self.cluster)
+        for nodes, rows in self._pools(whole):
+            owner = None if whole.owner is None else whole.owner[rows]
+            pool = dataclasses.replace(whole, labels=whole.labels[rows], nodes=len(nodes), owner=owner)
+            for node, part in zip(nodes, partition(pool), strict=True):
+                held[node] = rows[part]
+        for node, part in enumerate(held):
+            if not len(part):
+                raise DataError(
+                    f"node {node} has no training sample; use fewer nodes, another data.partition,"
+                    " or a smaller data.validation"
+                )
+        return held
+
+    def _pools(self, whole: Pool) -> list[tuple[Ids, Ids]]:
+        """(nodes, rows) pairs to be divided on their own."""
+        everyone = np.arange(len(self.cluster))
+        if self.looks.classes is None:
+            return [(everyone, np.nonzero(~self.kept_back)[0])]
+        has = np.zeros((self.looks.clusters, len(whole.labels)), np.bool_)
+        for c, row in enumerate(has):
+            row[self.looks.select(whole.labels, c)] = True
+        has &= ~self.kept_back
+        if whole.owner is not None:
+            own = has[self.cluster[whole.owner], np.arange(len(whole.labels))]
+            return [(everyone, np.nonzero(own)[0])]
+        return [(np.nonzero(self.cluster == c)[0], np.nonzero(row)[0]) for c, row in enumerate(has)]
+
+    def tests(self) -> list[Labelled]:
+        """The test sets, numbered as `test_of` says: the test split (a node's own part of it) as the
+        cluster sees it."""
+        return self._sets("test", self.dataset.test.y.numpy(), self.dataset.test_node)
+
+    def validations(self) -> list[Labelled]:
+        """The same of the rows kept back."""
+        return self._sets("train", self.dataset.train.y.numpy(), self.dataset.node, self.kept_back)
+
+    def _sets(
+        self, split: str, labels: Ids, owner: Ids | None, only: NDArray[np.bool_] | None = None
+    ) -> list[Labelled]:
+        sets = []
+        for number in range(int(self.test_of.max()) + 1):
+            c = int(self.cluster[np.nonzero(self.test_of == number)[0][0]])
+            rows = self.looks.select(labels, c)
+            if only is not None:
+                rows = rows[only[rows]]
+            if owner is not None:
+                rows = rows[self.test_of[owner[rows]] == number]
+            if not len(rows):
+                kind, remedy = ("test", "give it one") if only is None else ("validation", "change data.validation")
+                raise DataError(f"{kind} set {number} is empty but every node is to be tested on a sample; {remedy}")
+            sets.append(self.looks.seen(split, rows, c))
+        return sets

@@ -9,7 +9,12 @@ import numpy as np
 import torch
 
 from facade import seeds
+from facade.data.cifar import cifar10
 from facade.data.federation import Dataset, Labelled
+from facade.data.folders import flickr_mammals, folder, imagenette
+from facade.data.npz import npz
+from facade.data.synthetic import synthetic
+from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
     from facade.config import Data
@@ -39,4 +44,20 @@ def digits(data: Data) -> Dataset:
     return Dataset(everything[~held_out], everything[held_out], [str(d) for d in range(10)], [0.5], [0.5])
 
 
-SOURCES: dict[str, Source] = {"digits": digits}
+def given(data: Data) -> Dataset:
+    """A federation made in Python and passed along: run(experiment, federation=...)."""
+    raise ExperimentError(
+        "data.source = 'given' stands for a federation made in Python; pass it: run(experiment, federation=...)"
+    )
+
+
+SOURCES: dict[str, Source] = {
+    "digits": digits,
+    "cifar10": cifar10,
+    "imagenette": imagenette,
+    "flickr-mammals": flickr_mammals,
+    "folder": folder,
+    "npz": npz,
+    "synthetic": synthetic,
+    "given": given,
+}

@@ -1,0 +1,133 @@
+"""`facade data`: fetch data sets, and look at who holds what before running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from facade.config import Experiment
+    from facade.data.federation import Federation, Ids
+
+app = typer.Typer(help="Fetch data sets and look at them.", no_args_is_help=True)
+
+_MOST_LINES = 40
+_MOST_CLASSES = 20
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="cifar10, imagenette, retinamnist, ...")],
+    root: Annotated[Path, typer.Option(help="The directory that holds all data sets.")] = Path("data"),
+) -> None:
+    """Download a data set, check it against its published checksum, and put it in its place."""
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
+
+    from facade.data.download import get as fetch
+
+    with Progress("{task.description}", DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=None)
+        place = fetch(name, root, lambda done, total: bar.update(task, completed=done, total=total))
+    typer.echo(f"{name} is in {place}")
+
+
+@app.command()
+def show(
+    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over the file. Repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write a PNG with sample images of every cluster.")] = None,
+) -> None:
+    """Print who holds how many images of which class, and what every cluster sees."""
+    from facade.config import Experiment
+    from facade.data.load import load
+    from facade.data.picture import draw
+
+    described = Experiment.load(experiment, settings or ())
+    federation = load(described.data, described.seed)
+    for line in summary(described, federation):
+        typer.echo(line)
+    if out is not None:
+        draw(federation, out)
+        typer.echo(f"\nWritten to {out}")
+
+
+def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:
+    """What `facade data show` prints, line by line."""
+    data = experiment.data
+    held = sum(len(rows) for rows in federation.training.rows)
+    what = "images" if len(federation.shape) == 3 else "rows"
+    yield (
+        f"{data.source}: {federation.n} nodes in clusters of {data.clusters}, skew {data.skew}, partition"
+        f" {data.partition}, seed {experiment.seed}"
+    )
+    yield (
+        f"{what} of {'x'.join(map(str, federation.shape))}; training {held:,} held, {federation.leftover:,} left over;"
+        f" test {_sizes([len(t) for t in federation.tests])}"
+        + (f"; validation {_sizes([len(v) for v in federation.validations])}" if federation.validations else "")
+    )
+    if federation.overlapping:
+        yield f"nodes overlap: the same {what} may be held by several"
+    for note in federation.notes:
+        yield f"note: {note}"
+    named = [f"{i} {name}" for i, name in enumerate(federation.classes) if name != str(i)]
+    yield "classes: " + (", ".join(named) if named else f"0 to {len(federation.classes) - 1}")
+    yield ""
+    yield from _table(federation, what)
+
+
+def _sizes(sizes: list[int]) -> str:
+    """Sizes of test sets, one per cluster or node."""
+    if len(sizes) <= 4:
+        return " and ".join(f"{size:,}" for size in sizes)
+    return f"{min(sizes):,} to {max(sizes):,} in each of {len(sizes)} sets"
+
+
+def _table(federation: Federation, what: str) -> Iterator[str]:
+    """Nodes by classes. Neighbouring nodes with the same numbers share a line; if lines are too many
+    all the same, there is one per cluster."""
+    import numpy as np
+
+    classes = len(federation.classes)
+    labels = federation.training.samples.y.numpy()
+    counts = np.stack([np.bincount(labels[rows], minlength=classes) for rows in federation.training.rows])
+    cluster = np.zeros(federation.n, np.int64) if federation.cluster is None else federation.cluster
+    differs = (cluster[1:] != cluster[:-1]) | (counts[1:] != counts[:-1]).any(1)
+    groups = np.split(np.arange(federation.n), np.nonzero(differs)[0] + 1)
+    if len(groups) > _MOST_LINES:
+        groups = [np.nonzero(cluster == c)[0] for c in range(int(cluster.max()) + 1)]
+    heads = [str(c) for c in range(classes)] if classes <= _MOST_CLASSES else ["classes", "of each class"]
+    lines = [[_who(group), str(cluster[group[0]]), *_cells(counts[group])] for group in groups]
+    yield from _aligned([["node", "cluster", what, *heads], *lines])
+
+
+def _who(nodes: Ids) -> str:
+    if nodes[-1] - nodes[0] == len(nodes) - 1:
+        return _range(nodes[0], nodes[-1])
+    return f"{len(nodes)} nodes"
+
+
+def _cells(counts: Ids) -> list[str]:
+    """Numbers [nodes, classes] in words: samples, then those of every class; for many classes, how
+    many of them a node has and how many samples of each."""
+    sizes, present = counts.sum(1), counts > 0
+    every = [_range(column.min(), column.max()) for column in counts.T]
+    if len(every) > _MOST_CLASSES:
+        every = [_range(present.sum(1).min(), present.sum(1).max()), _range(counts[present].min(), counts.max())]
+    return [_range(sizes.min(), sizes.max()), *every]
+
+
+def _range(least: int, most: int) -> str:
+    """One number, or the smallest and largest of several."""
+    return f"{least}" if least == most else f"{least}-{most}"
+
+
+def _aligned(lines: list[list[str]]) -> Iterator[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        yield "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))

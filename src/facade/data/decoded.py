@@ -1,0 +1,183 @@
+"""Image files decoded once: one memory-mapped array per folder and settings.
+
+Decoding ten thousand files takes many seconds, opening one array none. The array lies below the
+data root, named by a SHA-256 of what it was made from (path, size and time of every file, and how
+they were decoded), so a changed folder is decoded again and never mistaken for the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from facade.data.errors import DataError
+
+CACHE = ".facade-cache"
+_VERSION = 1
+"""To be raised when the same settings give other pixels."""
+_GRAY = ("1", "L")
+_DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+"""Pillow's modes of more than 8 bits; it would clip rather than scale them."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How image files become arrays."""
+
+    size: int
+    """Pixels: the shorter side is scaled to it, then the centre is cut out."""
+    channels: Literal["auto", 1, 3] = "auto"
+    """Gray or RGB; "auto": RGB unless all images are gray."""
+
+
+@dataclass(frozen=True)
+class File:
+    """An image file and what tells whether it changed."""
+
+    path: str
+    name: str
+    """Its path relative to the data root."""
+    size: int
+    time: int
+    """Of the last change, in nanoseconds."""
+
+
+def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list[str]]:
+    """uint8 [N, C, size, size] in the order of `files`, and sentences about conversions. From the
+    cache if it is there, otherwise decoded and put there."""
+    key = _key(files, how)
+    pixels, notes = cache / f"{key}.npy", cache / f"{key}.json"
+    if pixels.exists() and notes.exists():
+        with contextlib.suppress(OSError, ValueError):  # a damaged cache is made again
+            return _opened(pixels), json.loads(notes.read_text())
+    log.info("decoding %d images; this is done once", len(files))
+    channels, said = _survey(files, how)
+    shape = (len(files), channels, how.size, how.size)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with replacing(pixels) as part:
+            mapped = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
+            _fill(mapped, files)
+            mapped.flush()
+            with replacing(notes) as beside:
+                beside.write_text(json.dumps(said))
+    except OSError as error:  # a read-only place: every load decodes again
+        log.warning("%s cannot be written (%s); decoded images are not kept", cache, error.strerror)
+        array = np.empty(shape, np.uint8)
+        _fill(array, files)
+        return torch.from_numpy(array), said
+    return _opened(pixels), said
+
+
+def _opened(pixels: Path) -> Tensor:
+    # Copy on write: unchanged pages stay on disk, and changing the tensor never changes the file.
+    return torch.from_numpy(np.load(pixels, mmap_mode="c", allow_pickle=False))
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A new file that takes the target's place when all went well, and vanishes otherwise."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _key(files: list[File], how: Decoding) -> str:
+    digest = hashlib.sha256(json.dumps({"version": _VERSION, **asdict(how)}, sort_keys=True).encode())
+    for name, size, time in sorted((f.name, f.size, f.time) for f in files):
+        digest.update(f"\n{name}\0{size}\0{time}".encode())
+    return digest.hexdigest()
+
+
+def _survey(files: list[File], how: Decoding) -> tuple[int, list[str]]:
+    """The number of channels, and sentences about images that are not alike; from the headers."""
+    with ThreadPoolExecutor(_threads()) as pool:
+        kinds = list(pool.map(_kind, files))
+    gray = sum(mode in (*_GRAY, "LA") for mode, _ in kinds)
+    transparent = sum(clear for _, clear in kinds)
+    channels = how.channels if how.channels != "auto" else 1 if gray == len(files) else 3
+    notes = []
+    if transparent:
+        notes.append(f"{transparent} of {len(files)} images are transparent: they were laid on white")
+    if channels == 3 and gray:
+        notes.append(f"{gray} of {len(files)} images are gray: they were turned into RGB")
+    if channels == 1 and gray < len(files):
+        notes.append(f"{len(files) - gray} of {len(files)} images are in colour: they were turned into gray")
+    return channels, notes
+
+
+def _kind(file: File) -> tuple[str, bool]:
+    """An image's mode and whether it has transparent parts."""
+    with _open(file) as image:
+        if image.mode in _DEEP:
+            raise DataError(f"{file.path} has more than 8 bits per value (mode {image.mode}); convert it to 8 bits")
+        return image.mode, image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+
+
+@contextlib.contextmanager
+def _open(file: File) -> Iterator[Image.Image]:
+    try:
+        with Image.open(file.path) as image:
+            yield image
+    except UnidentifiedImageError:
+        raise DataError(f"{file.path} is not an image; a class folder may hold image files only: remove it") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"{file.path} cannot be decoded ({error}); replace or remove it") from None
+
+
+def _fill(array: NDArray[np.uint8], files: list[File]) -> None:
+    """Decode all files into an array [N, C, size, size]."""
+    channels, size = array.shape[1], array.shape[2]
+
+    def one(i: int) -> None:
+        with _open(files[i]) as image:
+            array[i] = _pixels(image, channels, size)
+
+    with ThreadPoolExecutor(_threads()) as pool:  # Pillow decodes without holding the interpreter
+        try:
+            for _ in pool.map(one, range(len(files))):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _pixels(image: Image.Image, channels: int, size: int) -> NDArray[Any]:
+    """[C, size, size] of an opened image."""
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
+    image = image.convert("L" if channels == 1 else "RGB")
+    short = min(image.size)
+    width, height = (max(size, round(side * size / short)) for side in image.size)
+    if (width, height) != image.size:
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = (width - size) // 2, (height - size) // 2
+    pixels = np.asarray(image.crop((left, top, left + size, top + size)))
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,178 @@
+"""Sources made of folders of image files: one folder per class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from facade.data.arrays import scale
+from facade.data.decoded import CACHE, Decoding, File, decoded
+from facade.data.errors import DataError
+from facade.data.federation import Dataset, Ids, Labelled
+from facade.data.partition import held_out
+
+if TYPE_CHECKING:
+    from facade.config import Data
+
+IMAGENETTE = {
+    "n01440764": "tench",
+    "n02102040": "English springer",
+    "n02979186": "cassette player",
+    "n03000684": "chain saw",
+    "n03028079": "church",
+    "n03394916": "French horn",
+    "n03417042": "garbage truck",
+    "n03425413": "gas pump",
+    "n03445777": "golf ball",
+    "n03888257": "parachute",
+}
+_IMAGENETTE_FOLDERS = ("imagenette2-160", "imagenette2-320", "imagenette2")
+_IMAGENET_MEAN, _IMAGENET_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+_MAMMALS = 41
+
+
+def folder(data: Data) -> Dataset:
+    """Your own image files: data.path holds one folder per class, or train and test (or val) of them."""
+    if not data.path:
+        raise DataError("source 'folder' needs data.path, the folder below data.root that holds the classes")
+    place = Path(data.root) / data.path
+    if not place.is_dir():
+        raise DataError(f"{place} is not a folder; put your class folders there, or change data.path or data.root")
+    return _read(place, data, data.channels)
+
+
+def imagenette(data: Data) -> Dataset:
+    """Imagenette: 9,469 + 3,925 photographs of 10 kinds of things, here 64x64 pixels."""
+    places = [Path(data.root) / name for name in ((data.path,) if data.path else _IMAGENETTE_FOLDERS)]
+    place = next((place for place in places if place.is_dir()), None)
+    if place is None:
+        raise DataError(
+            f"Imagenette is not in {data.root}: run 'facade data get imagenette --root {data.root}', or unpack"
+            f" imagenette2-160.tgz there, so that {places[0] / 'train'} exists"
+        )
+    names = _class_names(place)
+    if names != sorted(IMAGENETTE):
+        raise DataError(
+            f"{place} holds the classes {', '.join(names[:3])}, ... but Imagenette's folders are"
+            f" {', '.join(IMAGENETTE)}; get it again, or use source 'folder'"
+        )
+    found = _read(place, data, 3)
+    classes = [IMAGENETTE[name] for name in found.classes]
+    return Dataset(found.train, found.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=found.notes)
+
+
+def flickr_mammals(data: Data) -> Dataset:
+    """Flickr-Mammals: 48,158 photographs of 41 mammals in one folder each, 80 % for training."""
+    place = Path(data.root) / (data.path or "flickr-mammals")
+    if not place.is_dir():
+        raise DataError(
+            f"Flickr-Mammals is not in {data.root}: get it from https://doi.org/10.5281/zenodo.3676081 and put its"
+            f" {_MAMMALS} class folders into {place}"
+        )
+    count = len(_class_names(place))
+    if count != _MAMMALS:
+        raise DataError(
+            f"{place} holds {count} class folders but Flickr-Mammals has {_MAMMALS};"
+            " complete it, or use source 'folder'"
+        )
+    return _read(place, data, 3)
+
+
+def _class_names(place: Path) -> list[str]:
+    """The names of the class folders, sorted; they are looked at before anything is decoded."""
+    place = place / "train" if (place / "train").is_dir() else place
+    return sorted(entry.name for entry in _visible(place) if entry.is_dir())
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The image files of one folder of class folders, class by class."""
+
+    files: list[File]
+    labels: Ids
+    """[N] class numbers."""
+    classes: list[str]
+    """The names of the class folders, sorted."""
+
+
+def _read(place: Path, data: Data, channels: Literal["auto", 1, 3]) -> Dataset:
+    """The images of a folder, in training and test as its subfolders say, or cut by test_fraction."""
+    how, cache = Decoding(data.size, channels), Path(data.root) / CACHE
+    splits = {name: place / name for name in ("train", "test", "val") if (place / name).is_dir()}
+    if "train" in splits:
+        train, test = _two_listings(place, splits, data.root)
+        x, notes = decoded(train.files + test.files, how, cache)
+        cut, half = len(train.files), scale(x)  # two views of one array: nothing is copied
+        if len(splits) == 3:
+            notes = [*notes, "the images in val are not used: test is the test set"]
+        return Dataset(_samples(x[:cut], train), _samples(x[cut:], test), train.classes, half, half, notes=notes)
+    listed = _listing(place, data.root, strays=True)
+    testing = torch.from_numpy(held_out(listed.labels, data.test_fraction, 0, "test", least=1))
+    for label, name in enumerate(listed.classes):
+        if testing[torch.from_numpy(listed.labels == label)].all():
+            raise DataError(f"class folder {place / name} holds too few images to train and test on; add some")
+    x, notes = decoded(listed.files, how, cache)
+    everything, half = _samples(x, listed), scale(x)
+    return Dataset(everything[~testing], everything[testing], listed.classes, half, half, notes=notes)
+
+
+def _samples(x: Tensor, listed: Listing) -> Labelled:
+    return Labelled(x, torch.from_numpy(listed.labels))
+
+
+def _two_listings(place: Path, splits: dict[str, Path], root: str) -> tuple[Listing, Listing]:
+    """The training and the test files, which must be of the same classes."""
+    testing = splits.get("test", splits.get("val"))
+    if testing is None:
+        raise DataError(f"{place} has a folder train but neither test nor val; add one with the same classes")
+    train, test = _listing(splits["train"], root), _listing(testing, root)
+    for name in sorted(set(train.classes) ^ set(test.classes)):
+        here, there = (splits["train"], testing) if name in train.classes else (testing, splits["train"])
+        raise DataError(f"class '{name}' is in {here} but not in {there}; both need the same class folders")
+    return train, test
+
+
+def _listing(place: Path, root: str, strays: bool = False) -> Listing:
+    """What a folder of class folders holds. With `strays`, files beside the class folders (a licence,
+    a list) are left alone."""
+    classes: list[str] = []
+    files: list[File] = []
+    counts: list[int] = []
+    base = Path(os.path.relpath(place, root)).as_posix()
+    for entry in sorted(_visible(place), key=lambda e: e.name):
+        if not entry.is_dir():
+            if strays:
+                continue
+            raise DataError(f"{entry.path} is not in a class folder; move it into one or remove it")
+        own = sorted(_below(entry.path, f"{base}/{entry.name}"), key=lambda f: f.name)
+        if not own:
+            raise DataError(f"class folder {entry.path} is empty; put images there or remove it")
+        classes.append(entry.name)
+        files += own
+        counts.append(len(own))
+    if not classes:
+        raise DataError(f"{place} has no class folders; expected one folder of images per class")
+    return Listing(files, np.repeat(np.arange(len(classes)), counts), classes)
+
+
+def _visible(place: Path | str) -> Iterator[os.DirEntry[str]]:
+    """What a person put there: hidden files and folders (.DS_Store) are the system's."""
+    with os.scandir(place) as entries:
+        yield from (entry for entry in entries if not entry.name.startswith("."))
+
+
+def _below(place: str, name: str) -> Iterator[File]:
+    """All files at any depth below a class folder; `name` is its path relative to the data root."""
+    for entry in _visible(place):
+        if entry.is_dir():
+            yield from _below(entry.path, f"{name}/{entry.name}")
+        else:
+            stat = entry.stat()
+            yield File(entry.path, f"{name}/{entry.name}", stat.st_size, stat.st_mtime_ns)

@@ -1,0 +1,21 @@
+"""Functions by name: a row of a table, or a user's own `package.module:function`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from facade.errors import ExperimentError
+from facade.names import foreign, is_foreign, look_up
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def named(kind: str, name: str, table: Mapping[str, F]) -> F:
+    """The function that an experiment names; `kind` says in refusals what it is."""
+    if not is_foreign(name):
+        return look_up(kind, name, table)
+    found = foreign(kind, name)
+    if not callable(found):
+        raise ExperimentError(f"{kind} '{name}' is not a function")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,94 @@
+"""Sources from numpy archives: MedMNIST's layout and the plain x_train, y_train, x_test, y_test."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from facade.data.arrays import class_names, labelled, same_kind, scale
+from facade.data.download import REMOTES
+from facade.data.errors import DataError
+from facade.data.federation import Dataset, Ids, Labelled
+
+if TYPE_CHECKING:
+    from facade.config import Data
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_MEDMNIST = ("{}_images", "{}_labels", "{}_nodes")
+_PLAIN = ("x_{}", "y_{}", "nodes_{}")
+"""Names of the inputs, labels and (optional) nodes of a split."""
+
+
+def npz(data: Data) -> Dataset:
+    """Your own arrays: data.path is a .npz file, MedMNIST's or with x_train, y_train, x_test, y_test."""
+    if not data.path:
+        raise DataError("source 'npz' needs data.path, the .npz file below data.root")
+    path = Path(data.root) / data.path
+    with _opened(path) as arrays:
+        layout = _layout(arrays, path)
+        train, node = _split(arrays, layout, "train", path)
+        test, test_node = _split(arrays, layout, "test", path)
+        names = [str(name) for name in arrays["classes"]] if "classes" in arrays else None
+        unused = len(arrays[layout[1].format("val")]) if layout[1].format("val") in arrays else 0
+    same_kind(train, test, f"{path}, test")
+    classes = class_names(train.y, test.y, names, str(path))
+    half = scale(train.x)
+    notes = [f"the {unused} samples of the file's validation split are not used"] if unused else []
+    return Dataset(train, test, classes, half, half, node=node, test_node=test_node, notes=notes)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Arrays]:
+    """The arrays of a file, read when they are asked for; never pickled objects."""
+    if not path.is_file():
+        known = next((name for name, remote in REMOTES.items() if remote.file == path.name), None)
+        remedy = f"run 'facade data get {known} --root {path.parent}', or put it" if known else "put your arrays"
+        raise DataError(f"{path} does not exist; {remedy} there, or change data.path or data.root")
+    try:
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is a single array; expected a .npz file made by numpy.savez")
+            with arrays:
+                yield arrays
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        raise DataError(
+            f"{path} cannot be read as a .npz file of plain arrays ({error}); make or get it again"
+        ) from None
+
+
+def _layout(arrays: Arrays, path: Path) -> tuple[str, str, str]:
+    for layout in (_MEDMNIST, _PLAIN):
+        wanted = [name.format(split) for split in ("train", "test") for name in layout[:2]]
+        if any(name in arrays for name in wanted):
+            missing = [name for name in wanted if name not in arrays]
+            if missing:
+                raise DataError(f"{path} has no {missing[0]}; expected {', '.join(wanted)}")
+            return layout
+    raise DataError(
+        f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; expected train_images, train_labels, test_images,"
+        " test_labels (MedMNIST's layout) or x_train, y_train, x_test, y_test"
+    )
+
+
+def _split(arrays: Arrays, layout: tuple[str, str, str], split: str, path: Path) -> tuple[Labelled, Ids | None]:
+    """The samples of a split and, if the file says so, the node of each."""
+    x, y, nodes = (name.format(split) for name in layout)
+    samples = labelled(arrays[x], arrays[y], f"{path}, {split}", copy=False)
+    if nodes not in arrays:
+        return samples, None
+    owner = np.asarray(arrays[nodes])
+    if owner.shape != (len(samples),) or owner.dtype.kind not in "ui":
+        raise DataError(
+            f"{path}: {nodes} is {owner.dtype} {list(owner.shape)}; expected one node number for each of"
+            f" {len(samples)} samples"
+        )
+    return samples, owner.astype(np.int64)

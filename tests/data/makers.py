@@ -1,0 +1,98 @@
+"""Small data sets in the official formats, and ways of asking for them."""
+
+import io
+import pickle
+import tarfile
+
+import numpy as np
+from PIL import Image
+
+from facade.config import Data
+from facade.data import cifar
+
+RECORDS = 20
+"""Images per CIFAR file here; tests set cifar.RECORDS to it."""
+
+
+def data(root, source, **fields):
+    return Data(**({"source": source, "clusters": "2:2", "root": str(root), "skew": "none"} | fields))
+
+
+def cifar_arrays(number):
+    """Planes [records, 3072] and labels of one file; every class occurs."""
+    random = np.random.default_rng(number)
+    return random.integers(0, 256, (RECORDS, 3072), np.uint8), (np.arange(RECORDS) % 10).astype(np.uint8)
+
+
+CIFAR_FILES = {name: cifar_arrays(i) for i, name in enumerate([*cifar.TRAIN, cifar.TEST])}
+
+
+def cifar_binary():
+    """File name -> content of the binary version."""
+    return {f"{name}.bin": np.concatenate([y[:, None], x], 1).tobytes() for name, (x, y) in CIFAR_FILES.items()}
+
+
+def cifar_pickles(**extra):
+    """File name -> content of the Python version."""
+    return {
+        name: pickle.dumps({b"data": x, b"labels": y.tolist()} | extra, protocol=3)
+        for name, (x, y) in CIFAR_FILES.items()
+    }
+
+
+def python2_pickle(x, y):
+    """The official files were written by Python 2: the same opcodes, its strings, its numpy's names."""
+
+    def text(value):
+        return b"U" + bytes([len(value)]) + value
+
+    def number(value):
+        return b"J" + value.to_bytes(4, "little", signed=True)
+
+    dtype = (
+        b"cnumpy\ndtype\n(" + text(b"u1") + b"K\x00K\x01tR(K\x03" + text(b"|") + b"NNN" + number(-1) * 2 + b"K\x00tb"
+    )
+    empty = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85" + text(b"b") + b"tR"
+    shape = number(x.shape[0]) + number(x.shape[1]) + b"\x86"
+    raw = b"T" + x.size.to_bytes(4, "little") + x.tobytes()
+    array = empty + b"(K\x01" + shape + dtype + b"\x89" + raw + b"tb"
+    labels = b"](" + b"".join(b"K" + bytes([label]) for label in y) + b"e"
+    return b"\x80\x02}(" + text(b"data") + array + text(b"labels") + labels + b"u."
+
+
+def write_files(folder, files):
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def write_tar(path, files, folder):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{folder}/{name}" if folder else name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def picture(seed, size=(12, 10), mode="RGB"):
+    """A random image; size is (width, height)."""
+    bands = len(Image.new(mode, (1, 1)).getbands())
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], bands), np.uint8)
+    return Image.frombytes(mode, size, pixels.tobytes())
+
+
+def save(path, image):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path)
+
+
+def write_classes(folder, classes=("cat", "dog"), images=6, **how):
+    """One folder of PNG files per class."""
+    for c, name in enumerate(classes):
+        for i in range(images):
+            save(folder / name / f"{i}.png", picture(100 * c + i, **how))
+
+
+def write_splits(folder, splits=("train", "val"), **how):
+    for split in splits:
+        write_classes(folder / split, **how)

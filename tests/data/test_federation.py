@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+import torch
+
+from facade import Experiment, Federation, run
+from facade.config import Data
+from facade.data.errors import DataError
+from facade.data.load import load
+from facade.errors import ExperimentError
+
+random = np.random.default_rng(1)
+
+
+def images(count, side=4, channels=()):
+    return random.integers(0, 256, (count, side, side, *channels), np.uint8)
+
+
+def labels(count, classes=2):
+    return np.arange(count) % classes
+
+
+def node(rows, test=3):
+    return random.normal(size=(rows, 5)), labels(rows), random.normal(size=(test, 5)), labels(test)
+
+
+def experiment(federation, *settings):
+    return Experiment.of(
+        {
+            "data": federation.section,
+            "algorithm": {"name": "facade", "warmup": 1},
+            "topology": {"degree": 2},
+            "training": {"rounds": 3, "steps": 2, "batch": 4},
+            "evaluation": {"every": 3},
+        },
+        settings,
+    )
+
+
+def test_arrays_become_a_federation():
+    x, y = images(40), labels(40)
+    before = x.copy()
+    made = Federation.from_arrays(
+        x, y, images(8), labels(8), clusters="3:1", skew="rotate", partition="shuffled", seed=5
+    )
+    assert made.n == 4
+    assert made.cluster.tolist() == [0, 0, 0, 1]
+    assert made.shape == (1, 4, 4)
+    assert made.mean == [0.5]
+    assert made.section == {"source": "given", "clusters": "3:1", "skew": "none"}
+    assert torch.equal(made.tests[1].x, torch.rot90(made.tests[0].x, 2, (-2, -1)))
+    assert np.array_equal(x, before)
+
+
+def test_arrays_may_have_channels_first_or_last_and_be_tensors():
+    last = images(20, channels=(3,))
+    first = torch.from_numpy(last).permute(0, 3, 1, 2)
+    made = [Federation.from_arrays(x, torch.from_numpy(labels(20))) for x in (last, first)]
+    assert torch.equal(made[0].training.samples.x, made[1].training.samples.x)
+
+
+def test_without_test_arrays_a_fraction_is_held_out():
+    made = Federation.from_arrays(images(40), labels(40), test_fraction=0.25, classes=["left", "right"])
+    assert len(made.tests[0]) == 10
+    assert sum(len(rows) for rows in made.training.rows) == 30
+    assert made.classes == ["left", "right"]
+    with pytest.raises(DataError, match="leaves no test sample"):
+        Federation.from_arrays(images(4), labels(4))
+    with pytest.raises(DataError, match="belong together"):
+        Federation.from_arrays(images(4), labels(4), images(4))
+
+
+def test_validation_is_cut_from_training_and_seen_by_every_cluster():
+    made = Federation.from_arrays(images(40), labels(40), clusters="2:2", skew="rotate", validation=0.2)
+    assert [len(part) for part in made.validations] == [6, 6]
+    assert torch.equal(made.validations[1].x, torch.rot90(made.validations[0].x, 2, (-2, -1)))
+    held = np.concatenate(made.training.rows)
+    assert len(held) + made.leftover == 40 - 8 - 6  # 8 are for testing
+
+
+def test_images_are_held_once():
+    data = Data(source="digits", clusters="3:1")
+    made, plain = load(data, seed=1), load(data.model_copy(update={"skew": "none"}), seed=1)
+    assert len(made.training.samples) == len(plain.training.samples)
+    assert made.training.only(np.array([3])).samples.x.data_ptr() == made.training.samples.x.data_ptr()
+
+
+def test_nodes_of_any_size_become_a_natural_federation():
+    made = Federation.from_nodes([node(4), node(9), node(2)])
+    assert [len(rows) for rows in made.training.rows] == [4, 9, 2]
+    assert made.test_of.tolist() == [0, 1, 2]
+    assert made.cluster is None
+    assert made.leftover == 0
+    assert made.section["clusters"] == "3"
+
+
+def test_nodes_may_share_a_test_set_and_have_clusters_in_any_order():
+    nodes = [(images(6), labels(6)) for _ in range(3)]
+    made = Federation.from_nodes(nodes, test=(images(4), labels(4)), clusters=[1, 0, 1])
+    assert made.cluster.tolist() == made.test_of.tolist() == [1, 0, 1]
+    assert made.section["clusters"] == "1:2"
+
+
+def test_natural_nodes_may_keep_back_their_own_validation_rows():
+    made = Federation.from_nodes([node(10), node(2)], validation=0.3)
+    assert [len(rows) for rows in made.training.rows] == [7, 1]
+    assert [len(part) for part in made.validations] == [3, 1]
+    with pytest.raises(DataError, match="node 1 has no training sample"):
+        Federation.from_nodes([node(10), node(1)], validation=0.3)
+
+
+def test_federations_made_in_python_run():
+    made = Federation.from_nodes([node(6), node(9), node(5), node(3)], clusters=[0, 0, 1, 1])
+    result = run(experiment(made), federation=made)
+    assert len(result.summary["clusters"]) == 2
+    unknown = Federation.from_nodes([node(6), node(9), node(5), node(3)], validation=0.2)
+    result = run(experiment(unknown), federation=unknown)
+    assert "clusters" not in result.summary
+    assert 0 <= result.summary["all"] <= 1
+
+
+def test_a_given_federation_must_be_given():
+    made = Federation.from_arrays(images(40), labels(40), clusters="2:2")
+    with pytest.raises(ExperimentError, match=r"pass it: run\(experiment, federation=...\)"):
+        run(experiment(made))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "sentence"),
+    [
+        ([], {}, "needs at least one node"),
+        ([node(3), node(3)[:2]], {}, "every node needs a test set"),
+        ([node(3)[:2]], {}, "every node needs a test set"),
+        ([node(3), (images(3), labels(3), images(3), labels(3))], {}, "node 1: inputs of shape .* must be alike"),
+        ([node(3), node(0)], {}, "node 1: no samples"),
+        ([node(3), node(3, test=0)], {}, "node 1, test: no samples"),
+        ([node(3), node(3)], {"clusters": [0]}, "clusters names 1 nodes but there are 2"),
+        ([node(3), node(3)], {"clusters": [0, 2]}, r"clusters \[0, 2\] leave a gap"),
+        ([node(3), node(3)], {"classes": ["only"]}, "out of range; the classes are 0 to 0"),
+    ],
+)
+def test_impossible_nodes_are_explained(nodes, more, sentence):
+    with pytest.raises(DataError, match=sentence):
+        Federation.from_nodes(nodes, **more)
+
+
+def test_settings_are_checked_like_those_of_a_file():
+    with pytest.raises(ExperimentError, match=r"unknown key 'data.skews'; did you mean 'data.skew'"):
+        Federation.from_arrays(images(40), labels(40), skews="rotate")
+    with pytest.raises(ExperimentError, match="clusters = '2:x' makes no sense"):
+        Federation.from_arrays(images(40), labels(40), clusters="2:x")
+
+
+def test_a_cluster_without_test_images_is_refused():
+    with pytest.raises(DataError, match="test set 1 is empty"):
+        Federation.from_arrays(
+            images(40), labels(40), images(2), np.zeros(2, int), clusters="1:1", skew="labels", groups=[[0], [1]]
+        )
