@@ -39,8 +39,26 @@ class Data(Section):
     partition: str = "stratified"
     per_class: Positive = 4
     """Images per class and node, for partition "sampled"."""
+    alpha: Finite = 0.5
+    """How alike nodes are, for partition "dirichlet": the smaller, the less."""
+    shards_per_node: Positive = 2
+    """Pieces a node is dealt, for partition "shards"."""
+    groups: list[list[int]] = []
+    """Classes of each cluster, for skew "labels"."""
+    severity: Finite = 1.0
+    """Strength of the skews blur, contrast, brightness and noise."""
     validation: Fraction = 0.0
+    """Share of the training images kept back for validation."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of every class held out for testing, where a source has no test split of its own."""
     root: str = "data"
+    """Directory that holds all data sets."""
+    path: str = ""
+    """Folder or file below root, for the sources "folder" and "npz"."""
+    size: Positive = 64
+    """Height and width in pixels, for folders of images."""
+    channels: Literal["auto", 1, 3] = "auto"
+    """Gray or RGB, for folders of images; "auto": RGB unless all images are gray."""
 
     @property
     def sizes(self) -> list[int]:
@@ -119,7 +137,10 @@ class Runtime(Section):
     shards: Positive = 1
     executor: Literal["auto", "stacked", "looped"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
-    device: Literal["cpu"] = "cpu"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16: layers compute in bfloat16, weights and averages stay as dtype says."""
+    device: str = "cpu"
+    """Where layers are computed, as torch names it; nodes' states stay in main memory."""
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -141,7 +162,12 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-_NOT_HASHED = {"name": None, "data": {"root"}, "runtime": {"name", "threads", "shards"}}
+NOT_HASHED: dict[str, set[str] | None] = {
+    "name": None,
+    "data": {"root"},
+    "runtime": {"name", "threads", "shards"},
+}
+"""Sections (None: the whole entry) and keys that do not determine a result."""
 
 
 class Experiment(Section):
@@ -211,7 +237,7 @@ class Experiment(Section):
         """SHA-256 of what determines the result: not the name, where data lie, or how many threads
         and shards compute it."""
         resolved = self.model_dump()
-        for key, parts in _NOT_HASHED.items():
+        for key, parts in NOT_HASHED.items():
             if parts is None:
                 del resolved[key]
             else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -49,7 +50,8 @@ class Samples:
     seed: int
     purpose: str
     round: int
-    count: int
+    count: int | None
+    """Samples per node; None for all that a node holds, which may differ from node to node."""
 
     @property
     def nodes(self) -> Ids:
@@ -61,6 +63,8 @@ class Samples:
 
     def of(self, block: slice) -> Labelled:
         """x [b, count, ...] and y [b, count] of a block of hosted nodes."""
+        if self.count is None:
+            return self.data.everything(block)
         return self.data.draw(self.seed, self.purpose, self.round, block, self.count)
 
 
@@ -74,6 +78,8 @@ class Turn:
     """The round's edges into this shard: (row, id of the sender)."""
     degree: Tensor
     """[n] number of peers each node of the network hears in the graph."""
+    spread: int
+    """Rounds in which what one node knows reaches everyone by gossip."""
 
     @property
     def learner(self) -> Learner:
@@ -85,6 +91,16 @@ class Turn:
         training = self.learner.training
         count = training.samples if steps is None else steps * training.batch
         return Samples(self.shard.data, self.shard.seed, purpose, self.round, count)
+
+    def all_samples(self) -> Samples:
+        """All samples that each hosted node holds."""
+        return Samples(self.shard.data, self.shard.seed, "all", self.round, None)
+
+    def only(self, rows: Tensor) -> Turn:
+        """The turn of some of the hosted nodes, for work that not all of them need."""
+        nodes = self.shard.nodes[rows.numpy()]
+        shard = dataclasses.replace(self.shard, nodes=nodes, data=self.shard.data.only(nodes))
+        return dataclasses.replace(self, shard=shard)
 
 
 @dataclass(frozen=True)
@@ -127,6 +143,7 @@ class Plan:
     fresh: bool
     network: Network
     all_reduce: bool
+    spread: int
     head: Literal["chosen", "oracle"] = "chosen"
 
     def graph(self, n: int, seed: int, round: int) -> Graph:
@@ -157,24 +174,24 @@ def play(
     rows: list[Row] = []
     for round in range(first, plan.rounds):
         with watch.phase("topology"):
-            turn = _turn(shard, plan.graph(shard.n, shard.seed, round), round)
+            turn = _turn(shard, plan, round)
         before = state
         state = algorithm.local(turn, state)
-        message = algorithm.message(turn, state)
         wanted = plan.network.deliver(shard, round, algorithm.wanted(turn, state))
-        inbox = yield Post(round, message, wanted, before, rows)
+        inbox = yield Post(round, algorithm.message(turn, state), wanted, before, rows)
         with watch.phase("mix"):
             state = algorithm.mix(turn, state, inbox)
             if plan.network.offline:
                 online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
                 state = tree.where(online, state, before)
         rows = _notes(algorithm, shard, state, round, _heard(shard, inbox))
+        del inbox, before  # with many nodes, each holds as much as the state itself
         if plan.evaluates(round + 1):
             rows += _evaluations(algorithm, shard, plan, federation, state, round + 1)
     if not plan.all_reduce:
         last = [row for row in rows if row["kind"] == "evaluation"]
         return Played(state, rows + [{**row, "kind": "final", "bytes": 0} for row in last])
-    turn = Turn(shard, plan.rounds, EVERYONE, torch.full((shard.n,), shard.n - 1))
+    turn = Turn(shard, plan.rounds, EVERYONE, torch.full((shard.n,), shard.n - 1), plan.spread)
     inbox = yield Post(plan.rounds, algorithm.message(turn, state), EVERYONE, state, rows)
     with watch.phase("mix"):
         state = algorithm.finish(turn, state, inbox)
@@ -183,12 +200,13 @@ def play(
     return Played(state, [{**row, "kind": "final", "bytes": heard[i]} for i, row in enumerate(finals)])
 
 
-def _turn(shard: Shard, graph: Graph, round: int) -> Turn:
+def _turn(shard: Shard, plan: Plan, round: int) -> Turn:
+    graph = plan.graph(shard.n, shard.seed, round)
     degree = torch.from_numpy(graph.degree)
     if graph.everyone:
-        return Turn(shard, round, EVERYONE, degree)
+        return Turn(shard, round, EVERYONE, degree, plan.spread)
     row, sender = graph.into(shard.nodes)
-    return Turn(shard, round, Edges(torch.from_numpy(row), torch.from_numpy(sender)), degree)
+    return Turn(shard, round, Edges(torch.from_numpy(row), torch.from_numpy(sender)), degree, plan.spread)
 
 
 def _heard(shard: Shard, inbox: Inbox) -> list[int]:
@@ -216,7 +234,13 @@ def _recorded(values: Tensor) -> list[Any]:
     listed = values.tolist()
     if not values.is_floating_point() or not values.isnan().any():
         return list(listed)
-    return [[None if v != v else v for v in row] for row in listed]
+    return [_known(v) for v in listed]
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_known(v) for v in value]
+    return None if value != value else value
 
 
 def _evaluations(

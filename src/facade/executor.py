@@ -25,7 +25,10 @@ class Fit:
     y: Tensor
     """[b, steps, batch] labels."""
     optimiser: Optimiser
+    seed: int
     round: int
+    nodes: list[int]
+    """[b] ids, to address what is random inside the model."""
     only: Part | None = None
     """The part to train; None trains both. A frozen part runs in evaluation mode."""
 
@@ -50,6 +53,11 @@ class Executor(ABC):
     def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
         """Mean loss [b, k] of every head [b, k, ...] on top of its node's core. Heads go one by one
         through the same operation, so equal heads get equal losses."""
+
+    @abstractmethod
+    def features(self, core: Params, x: Tensor) -> Tensor:
+        """[b, m, values] that each node's head sees of its samples x [b, m, ...]. Only for models
+        whose head is one linear layer."""
 
     @abstractmethod
     def logits(self, params: Params, x: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ split over threads and processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
@@ -43,12 +44,13 @@ class Inputs:
     mean: list[float]
     std: list[float]
 
-    def prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+    def prepare(self, x: Tensor, dtype: torch.dtype, device: str = "cpu") -> Tensor:
         """[..., *shape] stored values as normalised floats."""
+        x = x.to(device)
         if x.dtype != torch.uint8:
             return x.to(dtype)
         per_channel = (-1,) + (1,) * (len(self.shape) - 1)
-        mean, std = (torch.tensor(v, dtype=dtype).view(per_channel) for v in (self.mean, self.std))
+        mean, std = (torch.tensor(v, dtype=dtype, device=device).view(per_channel) for v in (self.mean, self.std))
         return x.to(dtype).mul_(1 / (255 * std)).sub_(mean / std)
 
 
@@ -85,6 +87,18 @@ class Training:
         return self.steps * self.batch
 
 
+@contextlib.contextmanager
+def one_intra_op_thread() -> Iterator[None]:
+    """Keep torch from splitting single operations over threads on the calling thread: on a busy
+    machine its threads wait for each other by spinning, and small operations take ten times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Learner:
     """One model architecture and the ways of working with stacks of it."""
 
@@ -96,18 +110,24 @@ class Learner:
         training: Training,
         *,
         dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        bf16: bool = False,
         executor: Literal["auto", "stacked", "looped"] = "auto",
         threads: int = 0,
     ) -> None:
         self.training = training
         self.inputs = inputs
         self.dtype = dtype
+        self.device = device
+        self._bf16 = bf16
         self.stopwatch = Stopwatch()
         self._factory = factory
         self._head = head
         with seeds.global_torch(0, "template"):
-            self._template = factory().to(dtype)
+            self._template = factory().to(device=device, dtype=dtype)
         self._check_head()
+        self.features_once = True
+        """Whether heads are scored on shared features; if not, by passes through the whole model."""
         self.executor = self._choose(executor)
         self.threads = threads or len(os.sched_getaffinity(0))
         # Every computation runs with one intra-op thread, also when there is one worker: sums
@@ -128,13 +148,24 @@ class Learner:
                 "runtime.executor = 'stacked' needs an nn.Sequential of Flatten, Linear, ReLU and Tanh"
                 " layers; this model has others: use 'auto' or 'looped'"
             )
-        if layers is not None and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
+        plain = self.device == "cpu" and not self._bf16
+        if wanted == "stacked" and not plain:
+            raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
+        if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
             return Stacked(layers, weights, self._head)
-        example = self.inputs.prepare(torch.zeros(1, *self.inputs.shape), self.dtype)
-        self.cut = find_cut(self._template, self._head, example)
-        return Looped(self._template, self._head, self.cut)
+        example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
+        cut = find_cut(self._template, self._head, example)
+        self.features_once = cut is not None or self._head == ("*",)
+        return Looped(self._template, self._head, cut, self._bf16)
 
     # Models
+
+    @property
+    def head_is_linear(self) -> bool:
+        """Whether the head is one linear layer with a bias."""
+        modules = dict(self._template.named_modules())
+        layer = modules.get(self._head[0]) if len(self._head) == 1 else None
+        return isinstance(layer, nn.Linear) and layer.bias is not None
 
     def init(self, seed: int, draw: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Params:
         """[S, ...] fresh models: the same for all nodes, or one per node (training.init)."""
@@ -169,13 +200,15 @@ class Learner:
     def fit(self, params: Params, memory: Memory, samples: Samples, only: Part | None = None) -> Fitted:
         """Train every node on its samples, batch after batch; inputs stay as they were."""
         params, memory = tree.map(Tensor.clone, params), tree.map(Tensor.clone, memory)
-        steps, batch = samples.count // self.training.batch, self.training.batch
+        batch = self.training.batch
+        steps = (samples.count or 0) // batch
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
-            x = self.inputs.prepare(drawn.x, self.dtype).view(-1, steps, batch, *self.inputs.shape)
-            y = drawn.y.view(-1, steps, batch)
-            batches = Fit(x, y, self.training.optimiser, samples.round, only)
+            x = self.inputs.prepare(drawn.x, self.dtype, self.device).view(-1, steps, batch, *self.inputs.shape)
+            y = drawn.y.to(self.device).view(-1, steps, batch)
+            nodes = samples.nodes[block].tolist()
+            batches = Fit(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only)
             return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
 
         with self.stopwatch.phase("train"):
@@ -188,11 +221,34 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
-            x = self.inputs.prepare(drawn.x, self.dtype)
-            return self.executor.head_losses(tree.rows(core, block), tree.rows(heads, block), x, drawn.y)
+            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
+            return self.executor.head_losses(
+                tree.rows(core, block), tree.rows(heads, block), x, drawn.y.to(self.device)
+            )
 
         with self.stopwatch.phase("choose"):
-            return torch.cat(self._map(_without_gradients(task), self._blocks(len(samples))))
+            return torch.cat(self._map(_without_gradients(task), self._blocks_of(samples)))
+
+    def fit_linear_heads(self, core: Params, head: Params, samples: Samples, steps: int) -> Params:
+        """Heads of one linear layer fitted to all samples of each node, on a frozen core, by
+        full-batch gradient descent. The step 2 / mean |z|^2 suits features z of any scale: it is
+        at most 1 / smoothness of the loss."""
+
+        def task(block: slice) -> Params:
+            drawn = samples.of(block)
+            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
+            z = self.executor.features(tree.rows(core, block), x)[0].cpu()
+            weight, bias = (tree.rows(head, block)[name][0].clone() for name in sorted(head, reverse=True))
+            step = 2 / z.square().sum(1).mean()
+            for _ in range(steps):
+                d = torch.addmm(bias, z, weight.T).softmax(1)
+                d[torch.arange(len(z)), drawn.y[0]] -= 1
+                weight -= step / len(z) * (d.T @ z)
+                bias -= step / len(z) * d.sum(0)
+            return dict(zip(sorted(head, reverse=True), (weight, bias), strict=True))
+
+        with self.stopwatch.phase("seed"):
+            return tree.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
 
     def compare(self, models: Params, receiver: Tensor, sender: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of model sender[e] on the samples of node receiver[e]."""
@@ -200,8 +256,8 @@ class Learner:
         def task(block: slice) -> Tensor:
             rows = receiver[block]
             drawn = samples.of(slice(int(rows[0]), int(rows[-1]) + 1))[rows - rows[0]]
-            x = self.inputs.prepare(drawn.x, self.dtype)
-            return self.executor.losses(tree.rows(models, sender[block]), x, drawn.y)
+            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
+            return self.executor.losses(tree.rows(models, sender[block]), x, drawn.y.to(self.device))
 
         with self.stopwatch.phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)
@@ -217,7 +273,7 @@ class Learner:
             loss = torch.zeros(size, dtype=torch.float64)
             for part in range(0, len(test), 1024):
                 piece = test[part : part + 1024]
-                logits = self.executor.logits(some, self.inputs.prepare(piece.x, self.dtype))
+                logits = self.executor.logits(some, self.inputs.prepare(piece.x, self.dtype, self.device)).cpu()
                 cells = piece.y * classes + logits.argmax(-1)
                 counts.scatter_add_(1, cells, torch.ones_like(cells))
                 wrong = functional.cross_entropy(logits.transpose(1, 2), piece.y.expand(size, -1), reduction="none")
@@ -226,6 +282,12 @@ class Learner:
 
         count = len(next(iter(models.values())))
         return tree.concat(self._map(_without_gradients(task), self._blocks(count)))
+
+    def _blocks_of(self, samples: Samples) -> list[slice]:
+        """Blocks of nodes; of one node where nodes have unequal numbers of samples."""
+        if samples.count is None:
+            return [slice(i, i + 1) for i in range(len(samples))]
+        return self._blocks(len(samples))
 
     def _blocks(self, count: int) -> list[slice]:
         size = self.executor.block

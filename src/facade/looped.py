@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from facade import tree
+from facade.dropout import AddressedDropout
 from facade.executor import Executor, Fit, in_chunks
 from facade.tree import Params
 
@@ -86,16 +87,18 @@ class Looped(Executor):
     name = "looped"
     block = 1
 
-    def __init__(self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None) -> None:
+    def __init__(self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None, bf16: bool = False) -> None:
         self._template = module
         self._prefixes = prefixes
         self._cut = cut
+        self._bf16 = bf16
         self._local = threading.local()
 
     def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
         module, tensors = self._loaded(tree.rows(params, 0))
         self._set_mode(module, batches.only)
-        remembered = tree.rows(memory, 0)
+        device = batches.x.device
+        remembered = tree.map(lambda leaf: leaf.to(device), tree.rows(memory, 0))
         trained: Params = {
             name: p
             for name, p in module.named_parameters()
@@ -104,20 +107,21 @@ class Looped(Executor):
         losses = []
         for step in range(batches.y.shape[1]):
             x, y = _channels_last(batches.x[0, step]), batches.y[0, step]
-            loss = functional.cross_entropy(self._forward(module, x, batches.only), y)
+            with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
+                logits = self._forward(module, x, batches.only)
+            loss = functional.cross_entropy(logits.to(x.dtype), y)
             gradients = torch.autograd.grad(loss, list(trained.values()))
             with torch.no_grad():
                 batches.optimiser.step(trained, dict(zip(trained, gradients, strict=True)), remembered, batches.round)
             losses.append(loss.detach())
-        with torch.no_grad():
-            for name, tensor in tensors.items():
-                params[name][0].copy_(tensor)
-        return torch.stack(losses).mean().view(1)
+        _copy(tree.rows(params, 0), tensors)
+        for slot, kept in tree.rows(memory, 0).items():
+            _copy(kept, remembered[slot])
+        return torch.stack(losses).mean().view(1).cpu()
 
     def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
         module, _ = self._loaded(tree.rows(params, 0))
-        module.eval()
-        return _mean_loss(module, x[0], y[0]).view(1)
+        return functional.cross_entropy(self._through(module.eval(), x[0]), y[0]).view(1).cpu()
 
     def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
         count = next(iter(heads.values())).shape[1]
@@ -128,17 +132,34 @@ class Looped(Executor):
             return torch.stack([self.losses(model, x, y) for model in whole], 1)
         module, tensors = self._loaded({**tree.rows(core, 0), **each[0]})
         module.eval()
-        z = torch.cat([cut.features(module, _channels_last(part)) for part in in_chunks(x[0])])
+        z = self._through(lambda part: cut.features(module, part), x[0])
         scores = []
         for head in each:
             _copy(tensors, head)
-            scores.append(functional.cross_entropy(cut.head(module, z), y[0]))
-        return torch.stack(scores).view(1, count)
+            with self._precision(z.device):
+                logits = cut.head(module, z)
+            scores.append(functional.cross_entropy(logits.to(x.dtype), y[0]))
+        return torch.stack(scores).view(1, count).cpu()
+
+    def features(self, core: Params, x: Tensor) -> Tensor:
+        module, _ = self._loaded(tree.rows(core, 0))
+        module.eval()
+        cut = self._cut
+        if cut is None:
+            return x.flatten(2)
+        return self._through(lambda part: cut.features(module, part), x[0]).unsqueeze(0)
 
     def logits(self, params: Params, x: Tensor) -> Tensor:
         module, _ = self._loaded(tree.rows(params, 0))
-        module.eval()
-        return torch.cat([module(_channels_last(part)) for part in in_chunks(x)]).unsqueeze(0)
+        return self._through(module.eval(), x).unsqueeze(0)
+
+    def _through(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The function over x [m, ...], a cache-sized part at a time."""
+        with self._precision(x.device):
+            return torch.cat([function(_channels_last(part)).to(x.dtype) for part in in_chunks(x)])
+
+    def _precision(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, torch.bfloat16, enabled=self._bf16)
 
     def _forward(self, module: nn.Module, x: Tensor, only: str | None) -> Tensor:
         if only != "head" or self._cut is None:
@@ -165,11 +186,6 @@ def _copy(tensors: Params, weights: Params) -> None:
     with torch.no_grad():
         for name, weight in weights.items():
             tensors[name].copy_(weight)
-
-
-def _mean_loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    logits = torch.cat([module(_channels_last(part)) for part in in_chunks(x)])
-    return functional.cross_entropy(logits, y)
 
 
 def _channels_last(x: Tensor) -> Tensor:

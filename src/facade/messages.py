@@ -8,6 +8,7 @@ then divides: the order is fixed, so every runtime gives the same bits.
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -149,15 +150,24 @@ def steps(members: Edges, weights: Tensor | None = None) -> list[Step]:
     return [Step(segment[p], row[p], None if weights is None else weights[p]) for p in parts]
 
 
+_BLOCK_VALUES = 1 << 16
+"""Numbers summed at a time: a block of receivers stays in a core's cache through all its steps."""
+
+
 def _sum(leaf: Tensor, turns: list[Step], segments: int) -> Tensor:
     """[segments, ...] sums of the leaf's rows, step after step."""
     sums = torch.zeros(segments, *leaf.shape[1:], dtype=leaf.dtype)
-    for segment, row, weight in turns:
-        values = leaf[row]
-        if weight is not None:
-            values *= per_row(weight, values)
-        if len(row) == segments:  # segments are sorted, so this step has each of them in its place
-            sums += values
-        else:
-            sums.index_add_(0, segment, values)
+    size = max(1, _BLOCK_VALUES // max(1, leaf[0].numel()))
+    starts = torch.arange(0, segments + size, size).clamp(max=segments)
+    bounds = [torch.searchsorted(turn.segment, starts).tolist() for turn in turns]
+    for block, (low, high) in enumerate(itertools.pairwise(starts.tolist())):
+        for turn, bound in zip(turns, bounds, strict=True):
+            some = slice(bound[block], bound[block + 1])
+            values = leaf.index_select(0, turn.row[some])
+            if turn.weight is not None:
+                values *= per_row(turn.weight[some], values)
+            if len(values) == high - low:  # segments are sorted: this step has each of them in its place
+                sums[low:high] += values
+            else:
+                sums.index_add_(0, turn.segment[some], values)
     return sums

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,20 +52,33 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
     algorithm = build_algorithm(experiment.algorithm)
     topology = _topology(experiment)
     topology.check(experiment.n)
-    for warning in algorithm.check(topology, experiment.n, experiment.training.rounds):
-        warnings.warn(warning, stacklevel=2)
-    federation = load(experiment.data, experiment.seed) if federation is None else federation
-    fresh = experiment.topology.fresh
+    fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
     plan = Plan(
         rounds=experiment.training.rounds,
         every=experiment.evaluation.every,
         topology=topology,
-        fresh=algorithm.fresh if fresh == "auto" else fresh,
+        fresh=fresh,
+        spread=topology.spread(experiment.n, experiment.seed, fresh),
         network=Network(experiment.network.loss, experiment.network.offline),
         all_reduce=algorithm.all_reduce,
         head=experiment.evaluation.head,
     )
-    return Setup(experiment, algorithm, federation, _learner(experiment, federation, algorithm), plan)
+    for warning in algorithm.check(plan, experiment.n):
+        warnings.warn(warning, stacklevel=2)
+    federation = load(experiment.data, experiment.seed) if federation is None else federation
+    if federation.n != experiment.n:
+        raise ExperimentError(
+            f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
+            f" {experiment.n}; use federation.section as the experiment's [data]"
+        )
+    learner = _learner(experiment, federation, algorithm)
+    if getattr(algorithm, "heads", 1) > 1 and not learner.features_once:
+        warnings.warn(
+            "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
+            " give it methods features(x) and head(z), or make it an nn.Sequential, to compute features once",
+            stacklevel=2,
+        )
+    return Setup(experiment, algorithm, federation, learner, plan)
 
 
 def _topology(experiment: Experiment) -> Topology:
@@ -97,6 +111,36 @@ def _learner(experiment: Experiment, federation: Federation, algorithm: Algorith
         Inputs(federation.shape, federation.mean, federation.std),
         Training(training.steps, training.batch, _optimiser(training), training.init),
         dtype=getattr(torch, runtime.dtype),
+        device=_device(runtime.device),
+        bf16=_bf16(runtime.precision),
         executor=runtime.executor,
         threads=runtime.threads,
     )
+
+
+def _device(name: str) -> str:
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ExperimentError(f"runtime.device = '{name}' cannot be used here ({reason}); use 'cpu'") from None
+    return name
+
+
+def _bf16(precision: str) -> bool:
+    """Whether to compute in bfloat16; warns where the CPU has to emulate it."""
+    if precision == "bf16" and not has_bf16_instructions():
+        warnings.warn(
+            "runtime.precision = 'bf16', but this CPU has no bfloat16 instructions: expect it to be slower than fp32",
+            stacklevel=2,
+        )
+    return precision == "bf16"
+
+
+def has_bf16_instructions() -> bool:
+    """Whether the CPU computes in bfloat16 itself."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:  # other systems do not say; give them the benefit of the doubt
+        return True
+    return "bf16" in flags

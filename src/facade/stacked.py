@@ -64,7 +64,7 @@ class ReLU(Layer):
         return z.relu()
 
     def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
-        return d * (out > 0)
+        return torch.ops.aten.threshold_backward(d, out, 0)  # type: ignore[no-any-return]
 
 
 class Tanh(Layer):
@@ -74,7 +74,7 @@ class Tanh(Layer):
         return z.tanh()
 
     def backward(self, params: Params, z: Tensor, out: Tensor, d: Tensor, gradients: Params, last: bool) -> Tensor:
-        return d * (1 - out * out)
+        return torch.ops.aten.tanh_backward(d, out)  # type: ignore[no-any-return]
 
 
 def layers_of(module: nn.Module) -> list[Layer] | None:
@@ -119,20 +119,22 @@ class Stacked(Executor):
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
 
     def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
+        """As in Executor; on the CPU, where small models belong."""
         trained = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
         nodes, steps, size = batches.y.shape
         x = batches.x.flatten(3)
         losses = torch.zeros(nodes, dtype=x.dtype)
+        minus_one = torch.full((nodes, size, 1), -1, dtype=x.dtype)
         for step in range(steps):
             inputs = [x[:, step]]
             for layer in self._layers:
                 inputs.append(layer.forward(params, inputs[-1]))
             log_p = inputs.pop().log_softmax(-1)
             y = batches.y[:, step].unsqueeze(-1)
-            losses -= log_p.gather(-1, y).mean((1, 2))
-            d = log_p.exp_().scatter_add_(-1, y, torch.full_like(y, -1, dtype=x.dtype)).div_(size)
+            losses -= log_p.gather(-1, y).sum((1, 2))
+            d = log_p.exp_().scatter_add_(-1, y, minus_one).mul_(1 / size)
             batches.optimiser.step(params, self._gradients(params, inputs, d, trained), memory, batches.round)
-        return losses / steps
+        return losses / (steps * size)
 
     def _gradients(self, params: Params, inputs: list[Tensor], d: Tensor, trained: list[Layer]) -> Params:
         gradients: Params = {}
@@ -154,6 +156,9 @@ class Stacked(Executor):
         count = next(iter(heads.values())).shape[1]
         each = [{name: leaf[:, j].contiguous() for name, leaf in heads.items()} for j in range(count)]
         return torch.stack([_mean_loss(_chain(self._head, head, z), y) for head in each], 1)
+
+    def features(self, core: Params, x: Tensor) -> Tensor:
+        return _chain(self._core, core, x.flatten(2))
 
     def logits(self, params: Params, x: Tensor) -> Tensor:
         nodes = len(next(iter(params.values())))

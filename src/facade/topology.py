@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -109,6 +110,20 @@ def connected(graph: Graph) -> bool:
         label = lower
 
 
+def diameter(graph: Graph) -> int:
+    """The longest of all shortest ways between two nodes that reach each other."""
+    if graph.everyone:
+        return 1
+    adjacent = np.eye(graph.n, dtype=bool)
+    adjacent[graph.receiver, graph.sender] = True
+    reached, steps = np.eye(graph.n, dtype=bool), 0
+    while True:
+        further = (adjacent.astype(np.float32) @ reached) > 0
+        if np.array_equal(further, reached):
+            return steps
+        reached, steps = further, steps + 1
+
+
 @dataclass(frozen=True)
 class Topology(ABC):
     """A rule for drawing one graph per (seed, round)."""
@@ -123,9 +138,16 @@ class Topology(ABC):
     @abstractmethod
     def draw(self, n: int, seed: int, round: int) -> Graph: ...
 
+    def spread(self, n: int, seed: int, fresh: bool) -> int:
+        """Rounds in which a rumour reaches everyone: on a fixed graph its diameter, on fresh ones
+        log2 n, and two more in either case for messages that are lost."""
+        return (math.ceil(math.log2(n)) if fresh else diameter(self.draw(n, seed, 0))) + 2
+
 
 def check_degree(degree: int, n: int) -> None:
     """The degrees for which a connected graph exists."""
+    if n < 3:
+        raise ExperimentError(f"topology.degree needs at least 3 nodes, {n} given; use topology.name = 'complete'")
     if not 2 <= degree <= n - 1:
         raise ExperimentError(f"topology.degree = {degree} is not possible with {n} nodes; give 2 to {n - 1}")
 

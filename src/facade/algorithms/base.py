@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from facade.engine import Shard, Turn
+from facade.engine import Plan, Shard, Turn
 from facade.messages import Edges, Everyone, Inbox
 from facade.optimisers import Memory
-from facade.topology import Topology
 from facade.tree import Params
 
 State = TypeVar("State")
@@ -75,7 +74,7 @@ class Algorithm(ABC, Generic[State]):
         """Why a received message [1, ...] is unusable; None if it is fine."""
         return None
 
-    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
+    def check(self, plan: Plan, nodes: int) -> list[str]:
         """Raise ExperimentError where this cannot run; return warnings."""
         return []
 

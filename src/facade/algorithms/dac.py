@@ -12,11 +12,10 @@ from torch import Tensor
 
 from facade import seeds
 from facade.algorithms.base import Algorithm
-from facade.engine import Shard, Turn
+from facade.engine import Plan, Shard, Turn
 from facade.errors import ExperimentError
 from facade.messages import Edges, Inbox, mean, steps
 from facade.optimisers import Memory
-from facade.topology import Topology
 from facade.tree import Params
 
 MOST_NODES = 4096
@@ -111,7 +110,7 @@ class DAC(Algorithm[State]):
     def notes(self, state: State) -> dict[str, Tensor]:
         return {"train_loss": state.loss}
 
-    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
+    def check(self, plan: Plan, nodes: int) -> list[str]:
         if nodes > MOST_NODES:
             raise ExperimentError(
                 f"dac keeps a similarity for every pair of nodes; {nodes} nodes are more than the"

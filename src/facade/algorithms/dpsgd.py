@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Turn
+from facade.engine import Plan, Turn
 from facade.errors import ExperimentError
 from facade.messages import Edges, Inbox, mean, weighted
-from facade.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class DPSGD(OneModel):
         weights[own] = 1 - heard  # the weight of a message that did not come stays with its receiver
         return state._replace(model=weighted(inbox, inbox.pool["model"], members, weights))
 
-    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
-        if topology.directed:
+    def check(self, plan: Plan, nodes: int) -> list[str]:
+        if plan.topology.directed:
             raise ExperimentError(
                 "dpsgd averages over mutual neighbours, but topology 'k-out' is directed; use 'regular'"
             )

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from facade import seeds, tree
+from facade.algorithms import health as known
+from facade.algorithms import seeding as farthest
 from facade.algorithms.base import Algorithm, chosen, joined
-from facade.engine import Shard, Turn
+from facade.algorithms.health import Health
+from facade.engine import Plan, Shard, Turn
+from facade.errors import ExperimentError
 from facade.messages import Inbox, mean, means, per_row, totals
 from facade.optimisers import Memory
-from facade.topology import Topology
 from facade.tree import Params
 
 
@@ -30,6 +33,9 @@ class State(NamedTuple):
     head_losses: Tensor
     """[S, k] what the choice was made from; NaN where no head was scored."""
     loss: Tensor
+    health: Health
+    seeding: Any
+    """What farthest-first seeding remembers; empty without it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class Facade(Algorithm[State]):
     """Whether all heads are scored on the same samples."""
     own_head: Literal["if-chosen", "always"] = "if-chosen"
     """Whether a node's own head counts in the mean of heads it did not choose."""
+    seeding: Literal["none", "farthest"] = "none"
+    """How heads start after the warm-up: all equal, or each at the node worst served so far."""
+    revival: bool = False
+    """Whether heads that have died are seeded again, every 50 rounds; needs seeding."""
     split: Literal["head", "all"] = "head"
     """With "all", the whole model is head, the core is empty (IFCA)."""
 
@@ -58,9 +68,17 @@ class Facade(Algorithm[State]):
         memory = shard.learner.memory
         nobody = torch.zeros(len(shard.nodes), dtype=torch.int64)
         unscored = torch.full((len(shard.nodes), self.heads), torch.nan, dtype=shard.learner.dtype)
-        return State(core, stacked, memory(core), memory(stacked), nobody, unscored, shard.zeros())
+        health = known.unknown(len(shard.nodes), self.heads)
+        begun = farthest.start(stacked) if self._seeds else {}
+        return State(core, stacked, memory(core), memory(stacked), nobody, unscored, shard.zeros(), health, begun)
 
     def local(self, turn: Turn, state: State) -> State:
+        stage = self._stage(turn)
+        if stage is not None:
+            state = self._sow(turn, state, stage)
+            if stage < self.heads:
+                return state
+            state = self._revive(turn, state) if self.revival else state
         state = self._choose(turn, state)
         memory = {
             slot: joined(kept, chosen(state.heads_memory[slot], state.choice))
@@ -80,13 +98,24 @@ class Facade(Algorithm[State]):
         )
 
     def message(self, turn: Turn, state: State) -> Any:
-        return {"core": state.core, "head": chosen(state.heads, state.choice), "choice": state.choice}
+        if not self._seeds:
+            return {"core": state.core, "head": chosen(state.heads, state.choice), "choice": state.choice}
+        sown = self._stage(turn) in (None, self.heads)
+        head = chosen(state.heads, state.choice) if sown else state.seeding.candidate
+        return {"core": state.core, "head": head, "choice": state.choice, "bid": farthest.bid(state.seeding)}
 
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        return self._mix(state, inbox, warm=turn.round < self.warmup)
+        if self._stage(turn) not in (None, self.heads):
+            return state._replace(
+                seeding=farthest.listen(state.seeding, inbox), health=known.all_alive(state.health, turn.round)
+            )
+        state = self._mix(turn, state, inbox, warm=turn.round < self.warmup)
+        if not self.revival:
+            return state
+        return state._replace(seeding=farthest.listen_in_window(turn, state.seeding, inbox, self._sown))
 
     def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        return self._mix(state, inbox, warm=turn.round <= self.warmup)
+        return self._mix(turn, state, inbox, warm=turn.round <= self.warmup)
 
     def model(self, state: State) -> Params:
         return joined(state.core, chosen(state.heads, state.choice))
@@ -95,16 +124,69 @@ class Facade(Algorithm[State]):
         return [joined(state.core, tree.map(lambda h, j=j: h[:, j], state.heads)) for j in range(self.heads)]
 
     def notes(self, state: State) -> dict[str, Tensor]:
-        return {"train_loss": state.loss, "choice": state.choice, "head_losses": state.head_losses}
+        return {
+            "train_loss": state.loss,
+            "choice": state.choice,
+            "head_losses": state.head_losses,
+            "head_shares": state.health.share.double().round(decimals=3),
+            "head_last_heard": state.health.last,
+        }
 
     def refuse(self, turn: Turn, message: Any) -> str | None:
         choice = int(message["choice"])
-        return None if 0 <= choice < self.heads else f"head {choice} does not exist, there are {self.heads}"
+        if not 0 <= choice < self.heads:
+            return f"head {choice} does not exist, there are {self.heads}"
+        if self._seeds and not -1 <= int(message["bid"]["origin"]) < turn.shard.n:
+            return f"a bid by node {int(message['bid']['origin'])}, which does not exist"
+        return None
 
-    def check(self, topology: Topology, nodes: int, rounds: int) -> list[str]:
-        if self.warmup >= rounds > 0 and self.heads > 1:
-            return [f"algorithm.warmup = {self.warmup} covers all {rounds} rounds: this run is EL"]
+    def check(self, plan: Plan, nodes: int) -> list[str]:
+        ready = self.warmup + self.heads * plan.spread
+        if self._seeds and not self.warmup:
+            raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
+        if self._seeds and plan.rounds <= ready:
+            raise ExperimentError(
+                f"algorithm.seeding = 'farthest' takes {ready} rounds (warm-up {self.warmup}, {self.heads} heads of"
+                f" {plan.spread} each), but training.rounds = {plan.rounds}; train longer or set seeding = 'none'"
+            )
+        if self.revival and not self._seeds:
+            raise ExperimentError(
+                "algorithm.revival = true needs bids; set algorithm.seeding = 'farthest' and heads > 1"
+            )
+        if self.warmup >= plan.rounds and self.heads > 1:
+            return [f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL"]
         return []
+
+    @property
+    def _seeds(self) -> bool:
+        return self.seeding == "farthest" and self.heads > 1
+
+    def _stage(self, turn: Turn) -> int | None:
+        """Which seed the round looks for; None before and without seeding, k when all are found."""
+        if not self._seeds or turn.round < self.warmup:
+            return None
+        return min((turn.round - self.warmup) // turn.spread, self.heads)
+
+    def _sow(self, turn: Turn, state: State, stage: int) -> State:
+        """Look for the next seed; when all are found, they become the heads."""
+        behind = state.seeding.stage < stage
+        if not behind.any():
+            return state
+        common = tree.map(lambda leaf: leaf[:, 0], state.heads)
+        seeding = farthest.advance(turn, state.seeding, state.core, common, stage)
+        if stage < self.heads:
+            return state._replace(seeding=seeding)
+        return state._replace(seeding=seeding, heads=tree.where(behind, seeding.seeds, state.heads))
+
+    @property
+    def _sown(self) -> farthest.Sown:
+        return farthest.Sown(self.warmup, self.heads)
+
+    def _revive(self, turn: Turn, state: State) -> State:
+        model = farthest.Model(state.core, state.heads, chosen(state.heads, state.choice))
+        dead = known.dead(state.health, turn.round)
+        seeding, revived = farthest.revive(turn, state.seeding, model, dead, self._sown)
+        return state._replace(seeding=seeding, heads=_put(state.heads, seeding.private, revived))
 
     def _choose(self, turn: Turn, state: State) -> State:
         """Each node picks the head with the lowest loss on its own samples."""
@@ -112,7 +194,7 @@ class Facade(Algorithm[State]):
         luck = torch.from_numpy(seeds.uniform(turn.shard.seed, "choice", turn.round, turn.shard.nodes, 1)[:, 0])
         if self.heads == 1 or turn.round < self.warmup:
             return state._replace(choice=torch.zeros_like(state.choice), head_losses=unscored)
-        if turn.round == self.warmup > 0:  # equal by construction: there is nothing to score
+        if turn.round == self.warmup > 0 and not self._seeds:  # equal by construction: there is nothing to score
             return state._replace(choice=(luck * self.heads).long(), head_losses=unscored)
         losses = self._score(turn, state)
         best = losses == losses.min(1, keepdim=True).values
@@ -133,21 +215,24 @@ class Facade(Algorithm[State]):
             return torch.ones(len(choice), self.heads, dtype=torch.bool)
         return torch.arange(self.heads) == choice.unsqueeze(1)
 
-    def _mix(self, state: State, inbox: Inbox, warm: bool) -> State:
+    def _mix(self, turn: Turn, state: State, inbox: Inbox, warm: bool) -> State:
         """Core: the mean over all members. Head j: the mean over the members that chose j; a node
         that heard of none keeps its own."""
         choice = inbox.pool["choice"]
         core = mean(inbox, inbox.pool["core"])
         total = totals(inbox, inbox.pool["head"], choice, self.heads)
+        health = state.health
+        health = known.all_alive(health, turn.round) if warm else known.heard(health, total.counts, turn.round)
         if self.own_head == "always" and not warm:
             stale = torch.arange(self.heads) != choice[inbox.own].unsqueeze(1)
             sums = tree.map(lambda s, own: s + own * per_row(stale, own), total.sums, state.heads)
             total = total._replace(sums=sums, counts=total.counts + stale)
         heads = means(total)
         if warm:
-            return state._replace(core=core, heads=tree.map(lambda h: h[:, :1].expand_as(h).clone(), heads))
+            equal = tree.map(lambda h: h[:, :1].expand_as(h).clone(), heads)
+            return state._replace(core=core, heads=equal, health=health)
         heads = tree.map(lambda new, own: torch.where(per_row(total.counts, own) > 0, new, own), heads, state.heads)
-        return state._replace(core=core, heads=heads)
+        return state._replace(core=core, heads=heads, health=health)
 
 
 def _put(heads: Params, head: Params, where: Tensor) -> Params:

@@ -48,6 +48,13 @@ def _skews() -> Iterator[Line]:
         yield name, _first_line(skew), ""
 
 
+def _partitions() -> Iterator[Line]:
+    from facade.data.partition import PARTITIONS
+
+    for name, partition in PARTITIONS.items():
+        yield name, _first_line(partition), ""
+
+
 def _models() -> Iterator[Line]:
     from facade.models import MODELS
 
@@ -73,6 +80,7 @@ LISTS = {
     "algorithms": _algorithms,
     "datasets": _datasets,
     "skews": _skews,
+    "partitions": _partitions,
     "models": _models,
     "topologies": _topologies,
     "metrics": _metrics,

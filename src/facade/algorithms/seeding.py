@@ -1,0 +1,202 @@
+"""Farthest-first seeding of FACADE's heads: start the clustering well, as k-means++ does for k-means.
+
+After the warm-up every node fits a private head on its own data. The first seed is the private head
+of a randomly preferred node; each further seed is that of the node worst served by the seeds so far.
+Nodes agree on it by max-gossip: each keeps the best bid it has heard. What happens in a round follows
+from the round's number alone, so no coordinator is needed; a node that was offline catches up in its
+next round.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from facade import seeds, tree
+from facade.algorithms.base import joined
+from facade.algorithms.health import MEMORY
+from facade.engine import Turn
+from facade.messages import Edges, Inbox, per_row, steps
+from facade.tree import Params
+
+FITTING_STEPS = 80
+"""Gradient steps of a private head."""
+
+
+class Seeding(NamedTuple):
+    """Per node: its private head, the best bid it knows, and the seeds found so far."""
+
+    private: Params
+    own: Tensor
+    """[S] float64 loss of the private head on the node's own rows; NaN before it was fitted."""
+    candidate: Params
+    """[S, ...] the head of the best bid."""
+    score: Tensor
+    """[S] float64 the best bid's score: a random priority for the first seed, then regret."""
+    origin: Tensor
+    """[S] the node that made the bid; -1 when there is none."""
+    stage: Tensor
+    """[S] the seed a node is bidding for; -1 before the first, k when all are found."""
+    seeds: Params
+    """[S, k, ...]"""
+
+
+class Model(NamedTuple):
+    """What nodes have when they bid: core, all heads [S, k, ...], and the head each uses."""
+
+    core: Params
+    heads: Params
+    head: Params
+
+
+def start(heads: Params) -> Seeding:
+    """Nothing fitted, nothing found; every seed is the common head."""
+    one = tree.map(lambda leaf: leaf[:, 0], heads)
+    nodes = len(next(iter(heads.values())))
+    nothing = torch.full((nodes,), -1)
+    zero = torch.zeros(nodes, dtype=torch.float64)
+    return Seeding(one, zero * torch.nan, one, zero, nothing, nothing, heads)
+
+
+def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int) -> Seeding:
+    """Bring every node to the given stage: keep the seed it agreed on, then bid for the next."""
+    count = next(iter(seeding.seeds.values())).shape[1]
+    behind = seeding.stage < stage
+    if not behind.any():
+        return seeding
+    agreed = behind.unsqueeze(1) & (torch.arange(count) == seeding.stage.unsqueeze(1))
+    found = {
+        name: torch.where(per_row(agreed, kept).bool(), seeding.candidate[name].unsqueeze(1), kept)
+        for name, kept in seeding.seeds.items()
+    }
+    seeding = seeding._replace(seeds=found, stage=torch.where(behind, stage, seeding.stage))
+    if stage == count:
+        return seeding
+    seeding = _fitted(turn, seeding, core, head)
+    nodes = torch.from_numpy(turn.shard.nodes)
+    bid = seeding._replace(candidate=seeding.private, score=_score(turn, seeding, core, stage), origin=nodes)
+    return tree.where(behind, bid, seeding)
+
+
+def listen(seeding: Seeding, inbox: Inbox) -> Seeding:
+    """Keep the best bid heard, and the head that comes with it."""
+    seeding, best = _best_bids(seeding, inbox)
+    return seeding._replace(candidate=tree.rows(inbox.pool["head"], best))
+
+
+def _best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
+    """Keep the best of the bids heard and one's own: the highest score, ties to the lower node.
+    Also gives the message [S] that made it."""
+    scores, origins = inbox.pool["bid"]["score"], inbox.pool["bid"]["origin"]
+    best, score, origin = inbox.own.clone(), seeding.score.clone(), seeding.origin.clone()
+    for rows, messages, _ in steps(_heard(inbox)):
+        new, by = scores[messages], origins[messages]
+        better = (by >= 0) & ((new > score[rows]) | ((new == score[rows]) & (by < origin[rows])))
+        rows, messages = rows[better], messages[better]
+        best[rows], score[rows], origin[rows] = messages, scores[messages], origins[messages]
+    return seeding._replace(score=score, origin=origin), best
+
+
+def _heard(inbox: Inbox) -> Edges:
+    """The deliveries; of everyone's messages, only the best bid has to be looked at."""
+    if isinstance(inbox.edges, Edges):
+        return inbox.edges
+    scores = inbox.pool["bid"]["score"]
+    winner = int(torch.nonzero(scores == scores.max())[0])
+    receiver = torch.arange(len(inbox.own))
+    return Edges(receiver, torch.full_like(receiver, winner))
+
+
+def _fitted(turn: Turn, seeding: Seeding, core: Params, head: Params) -> Seeding:
+    """Fit the private heads of the nodes that have none yet."""
+    missing = torch.nonzero(seeding.own.isnan()).flatten()
+    if not len(missing):
+        return seeding
+    some = turn.only(missing)
+    cores, commons = tree.rows(core, missing), tree.rows(head, missing)
+    private = private_heads(some, cores, commons)
+    own = some.learner.score(cores, tree.map(lambda leaf: leaf.unsqueeze(1), private), some.all_samples())
+    kept = tree.map(lambda old, new: old.index_copy(0, missing, new), seeding.private, private)
+    return seeding._replace(private=kept, own=seeding.own.index_copy(0, missing, own[:, 0].double()))
+
+
+def private_heads(turn: Turn, core: Params, head: Params) -> Params:
+    """[S, ...] heads fitted to each node's own data on top of a frozen core."""
+    if turn.learner.head_is_linear:
+        return turn.learner.fit_linear_heads(core, head, turn.all_samples(), FITTING_STEPS)
+    model = joined(core, head)
+    samples = turn.samples("private", FITTING_STEPS)
+    return turn.learner.split(turn.learner.fit(model, turn.learner.memory(model), samples, only="head").params)[1]
+
+
+def _score(turn: Turn, seeding: Seeding, core: Params, stage: int) -> Tensor:
+    """[S] float64: what a node bids for a seed."""
+    if stage == 0:
+        return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
+    return regret(turn, core, tree.map(lambda leaf: leaf[:, :stage], seeding.seeds), seeding.own)
+
+
+def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:
+    """[S] how much more the best of the heads [S, j, ...] costs a node than its private one."""
+    losses = turn.learner.score(core, heads, turn.all_samples())
+    return losses.min(1).values.double() - own
+
+
+def bid(seeding: Seeding) -> dict[str, Any]:
+    """What a message says of the head it carries: 16 bytes."""
+    return {"score": seeding.score, "origin": seeding.origin}
+
+
+class Sown(NamedTuple):
+    """What fixes the calendar: the warm-up and the number of heads."""
+
+    warmup: int
+    heads: int
+
+    def window(self, turn: Turn) -> tuple[int, int]:
+        """Which window of revival a round belongs to (0 = none yet), and its place in it."""
+        return divmod(max(turn.round - self.warmup - self.heads * turn.spread, 0), MEMORY)
+
+
+def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown) -> tuple[Seeding, Tensor]:
+    """Every MEMORY rounds, nodes gossip who is worst served among those that hold a head dead
+    (dead [S, k]). When the window closes, that node puts its private head in the dead one's place:
+    the second result [S, k] says where. It sends the head as any other, and nodes that it fits
+    better than theirs will choose it; so nothing but bids needs to be gossiped."""
+    window, place = sown.window(turn)
+    nobody = torch.zeros_like(dead)
+    if window == 0 or place > turn.spread:
+        return seeding, nobody
+    if place < turn.spread:
+        return _open_window(turn, seeding, model, dead.any(1), sown.heads + window), nobody
+    won = seeding.origin == torch.from_numpy(turn.shard.nodes)
+    return seeding, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
+
+
+def listen_in_window(turn: Turn, seeding: Seeding, inbox: Inbox, sown: Sown) -> Seeding:
+    """Keep the best bid heard while a window is open."""
+    window, place = sown.window(turn)
+    return _best_bids(seeding, inbox)[0] if window and place < turn.spread else seeding
+
+
+def _open_window(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage: int) -> Seeding:
+    """Nodes that hold a head dead (dead [S]) bid their regret."""
+    behind = seeding.stage < stage
+    bidders = torch.nonzero(behind & dead).flatten()
+    opened = seeding._replace(
+        score=torch.where(behind, 0, seeding.score),
+        origin=torch.where(behind, -1, seeding.origin),
+        stage=torch.where(behind, stage, seeding.stage),
+        own=seeding.own.index_fill(0, bidders, torch.nan),
+    )
+    if not len(bidders):
+        return opened
+    opened = _fitted(turn, opened, model.core, model.head)
+    heads, core = (tree.rows(part, bidders) for part in (model.heads, model.core))
+    score = regret(turn.only(bidders), core, heads, opened.own[bidders])
+    nodes = torch.from_numpy(turn.shard.nodes)
+    return opened._replace(
+        score=opened.score.index_copy(0, bidders, score), origin=opened.origin.index_copy(0, bidders, nodes[bidders])
+    )

@@ -1,0 +1,107 @@
+"""Our rounds as the benchmarks drive them: real experiments on made-up images of real shapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from facade.config import Experiment
+from facade.data.federation import Federation, Holdings, Labelled
+from facade.engine import play
+from facade.learner import one_intra_op_thread
+from facade.runtimes.local import deliver
+from facade.setup import Setup, set_up
+
+CIFAR = (3, 32, 32)
+MAMMALS = (3, 64, 64)
+
+
+def images(shape: tuple[int, ...], count: int, classes: int = 10) -> Labelled:
+    """Random images and labels."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator)
+    return Labelled(x, torch.randint(0, classes, (count,), generator=generator))
+
+
+def federation(shape: tuple[int, ...], nodes: int, per_node: int, tests: int = 100, classes: int = 10) -> Federation:
+    """Two clusters of random images, `per_node` each, the last two nodes in the second."""
+    samples = images(shape, nodes * per_node, classes)
+    rows = list(np.arange(nodes * per_node).reshape(nodes, per_node))
+    cluster = np.repeat([0, 1], [nodes - 2, 2])
+    test = images(shape, tests, classes)
+    names = [str(c) for c in range(classes)]
+    return Federation(Holdings(samples, np.arange(nodes), rows), [test, test], cluster, names, [0.5], [0.5], cluster)
+
+
+def prepared(data: Federation, model: str, algorithm: dict[str, Any], *settings: str) -> Setup:
+    """An experiment without end on the given data."""
+    written = {
+        "data": {"source": "given", "clusters": ":".join(map(str, np.bincount(data.cluster)))},  # type: ignore[arg-type]
+        "model": {"name": model},
+        "algorithm": {"warmup": 0} | algorithm,
+        "training": {"rounds": 10**6, "steps": 10, "batch": 8, "lr": 0.01},
+        "evaluation": {"every": 10**6},
+    }
+    return set_up(Experiment.of(written, settings), data)
+
+
+class Rounds:
+    """A run that can be advanced a few rounds at a time."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self._shards = setup.shards()
+        self._game = play(setup.algorithm, self._shards[0], setup.plan, setup.federation)
+        with one_intra_op_thread():
+            self._post = next(self._game)
+
+    @property
+    def state(self) -> Any:
+        """The nodes' state before the current round."""
+        return self._post.state
+
+    @property
+    def outbox(self) -> Any:
+        """The messages of the current round."""
+        return self._post.outbox
+
+    def advance(self, rounds: int) -> None:
+        """Play some rounds."""
+        with one_intra_op_thread():
+            for _ in range(rounds):
+                inbox = deliver([self._post], self._shards)[0]
+                del self._post  # and with it the state before the round
+                self._post = self._game.send(inbox)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long a piece of work takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def quartiles(values: list[float]) -> dict[str, float]:
+    """Median and quartiles."""
+    q1, median, q3 = np.quantile(values, [0.25, 0.5, 0.75])
+    return {"median": round(float(median), 4), "q1": round(float(q1), 4), "q3": round(float(q3), 4)}
+
+
+def pairwise(
+    ours: Callable[[], object], bare: Callable[[], object], pairs: int
+) -> tuple[dict[str, float], float, float]:
+    """Bare time / our time over alternating slices: quartiles of the ratios, and both medians in
+    seconds. Each side goes first in every other pair."""
+    times = []
+    for pair in range(pairs):
+        if pair % 2:
+            mine, theirs = seconds(ours), seconds(bare)
+        else:
+            theirs, mine = seconds(bare), seconds(ours)
+        times.append((theirs, mine))
+    ratios = quartiles([theirs / mine for theirs, mine in times])
+    return ratios, float(np.median([t[1] for t in times])), float(np.median([t[0] for t in times]))

@@ -1,0 +1,54 @@
+"""`facade bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from facade.cli.console import err, out
+from facade.names import look_up
+
+
+def bench(
+    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling or overhead.")] = None,
+    quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
+    out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+) -> None:
+    """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
+    from facade.benchmarks import parts
+    from facade.records import environment
+
+    wanted = {only: look_up("benchmark", only, parts())} if only else parts()
+    numbers: dict[str, Any] = {"machine": environment(0, "both")}
+    for name, part in wanted.items():
+        err.print(f"measuring {name} ...", highlight=False)
+        found = part(quick)
+        numbers |= found
+        for title, values in found.items():
+            out.print(f"\n[bold]{title}[/bold]")
+            _print(values, 1)
+    if out_file is not None:
+        out_file.parent.mkdir(parents=True, exist_ok=True)
+        out_file.write_text(json.dumps(numbers, indent=1) + "\n")
+        out.print(f"\nWritten to {out_file}", highlight=False)
+    if as_json:
+        print(json.dumps(numbers))
+
+
+def _print(values: Any, depth: int) -> None:
+    """Nested numbers, one innermost group a line."""
+    if not isinstance(values, dict):
+        out.print(f"{'  ' * depth}{values}", highlight=False)
+        return
+    plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
+    if plain:
+        line = "  ".join(f"{k.replace('_', ' ')} {v}" for k, v in plain.items())
+        out.print(f"{'  ' * depth}{line}", highlight=False, soft_wrap=True)
+    for name, inner in values.items():
+        if isinstance(inner, dict):
+            out.print(f"{'  ' * depth}{name.replace('_', ' ')}", highlight=False)
+            _print(inner, depth + 1)

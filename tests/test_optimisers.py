@@ -1,0 +1,50 @@
+"""Our optimisers step as torch's do."""
+
+import pytest
+import torch
+
+from facade.optimisers import SGD, Adam, Schedule
+
+CASES = {
+    "sgd": (SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+    "decay": (SGD(0.1, weight_decay=0.02), lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.02)),
+    "momentum": (SGD(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
+    "nesterov": (
+        SGD(0.1, weight_decay=0.01, momentum=0.9, nesterov=True),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
+    ),
+    "adam": (Adam(0.01, weight_decay=0.02), lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.02)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_equal_those_of_torch(name):
+    ours, theirs = CASES[name]
+    generator = torch.Generator().manual_seed(1)
+    start = torch.randn(5, 3, dtype=torch.float64, generator=generator)
+    weight = {"w": start.clone()}
+    reference = start.clone().requires_grad_()
+    optimiser, memory = theirs([reference]), ours.memory(weight)
+    for _ in range(6):
+        gradient = torch.randn(5, 3, dtype=torch.float64, generator=generator)
+        reference.grad = gradient.clone()
+        optimiser.step()
+        ours.step(weight, {"w": gradient}, memory, 0)
+    assert torch.allclose(weight["w"], reference.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_only_weights_with_a_gradient_move():
+    weights = {"a": torch.ones(2), "b": torch.ones(2)}
+    memory = SGD(0.1, momentum=0.9).memory(weights)
+    SGD(0.1, momentum=0.9).step(weights, {"a": torch.ones(2)}, memory, 0)
+    assert weights["a"].tolist() == pytest.approx([0.9, 0.9])
+    assert weights["b"].tolist() == [1, 1]
+    assert memory["momentum"]["b"].tolist() == [0, 0]
+
+
+def test_schedules_follow_their_formulas():
+    assert Schedule().rate(0.5, 99) == 0.5
+    cosine = Schedule("cosine", rounds=100)
+    assert [cosine.rate(1.0, r) for r in (0, 50, 100)] == pytest.approx([1, 0.5, 0], abs=1e-12)
+    step = Schedule("step", every=30, factor=0.1)
+    assert [step.rate(1.0, r) for r in (0, 29, 30, 60)] == pytest.approx([1, 1, 0.1, 0.01])

@@ -1,0 +1,180 @@
+"""Farthest-first seeding: what nodes agree on, what it costs, and that it settles."""
+
+import pytest
+import torch
+
+from facade import Experiment, ExperimentError, run, tree
+from facade.algorithms import health
+from facade.algorithms.seeding import listen, start
+from facade.engine import play
+from facade.messages import EVERYONE, Edges, Inbox
+from facade.runtimes.local import deliver
+from facade.setup import set_up
+from facade.topology import Regular, Ring, diameter
+
+
+def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
+    fields = {"name": "facade", "heads": 2, "warmup": 5, "seeding": "farthest"} | algorithm
+    training = {"rounds": rounds, "steps": 5}
+    written = {"data": {"source": "digits", "clusters": clusters}, "algorithm": fields, "training": training}
+    return Experiment.of(written | {"evaluation": {"every": rounds}}, settings)
+
+
+def states(described, upto):
+    """States at the start of rounds 0..upto."""
+    setup = set_up(described)
+    shards = setup.shards()
+    game = play(setup.algorithm, shards[0], setup.plan, setup.federation)
+    post, kept = next(game), []
+    while True:
+        kept.append(post)
+        if post.round == upto:
+            return setup, kept
+        post = game.send(deliver([post], shards)[0])
+
+
+def test_all_nodes_agree_on_the_same_seeds():
+    setup, posts = states(experiment(), 5 + 2 * 5 + 1)
+    spread = setup.plan.spread
+    assert spread == 5  # log2(8) + 2
+    found = posts[5 + 2 * spread + 1].state.seeding
+    for leaf in found.seeds.values():
+        assert torch.equal(leaf, leaf[:1].expand_as(leaf))
+        assert not torch.equal(leaf[0, 0], leaf[0, 1])
+    assert found.stage.tolist() == [2] * 8
+
+
+def test_seeds_are_private_heads_of_two_clusters():
+    _, posts = states(experiment(), 16)
+    seeding = posts[-1].state.seeding
+    owners = [
+        [i for i in range(8) if torch.equal(seeding.private["head.weight"][i], seeding.seeds["head.weight"][0, j])]
+        for j in range(2)
+    ]
+    assert all(len(owner) == 1 for owner in owners)
+    assert {int(owner[0] >= 6) for owner in owners} == {0, 1}
+
+
+def test_nothing_is_trained_or_averaged_while_seeds_are_sought():
+    _, posts = states(experiment(), 15)
+    before, after = posts[5].state, posts[15].state
+    assert all(torch.equal(before.core[k], after.core[k]) for k in before.core)
+    assert all(torch.equal(before.heads[k], after.heads[k]) for k in before.heads)
+
+
+def test_the_message_keeps_one_schema_and_seeding_adds_16_bytes():
+    _, seeded = states(experiment(), 20)
+    _, plain = states(experiment(seeding="none"), 20)
+    sizes = {tree.row_bytes(post.outbox) for post in seeded}
+    assert sizes == {tree.row_bytes(plain[0].outbox) + 16}
+    shapes = {tuple((k, v.shape, v.dtype) for k, v in tree.flatten(post.outbox).items()) for post in seeded}
+    assert len(shapes) == 1
+
+
+def test_one_head_is_still_el_bit_for_bit():
+    one = run(experiment(heads=1))
+    el = run(Experiment.of({"data": {"source": "digits", "clusters": "6:2"}, "algorithm": {"name": "el"}},
+                           ["training.rounds=40", "training.steps=5"]))  # fmt: skip
+    assert one.summary["model_sha256"] == el.summary["model_sha256"]
+    assert one.summary["bytes_per_node"] == el.summary["bytes_per_node"] + 40 * 4 * 8
+
+
+@pytest.mark.parametrize("clusters", ["24:8", "16:16", "20:10:2"])
+def test_seeded_heads_settle_on_five_seeds(clusters):
+    heads = clusters.count(":") + 1
+    settings = ["training.steps=10", "algorithm.warmup=10"]
+    results = [run(experiment(clusters, 60, f"seed={seed}", *settings, heads=heads)) for seed in range(1, 6)]
+    assert [r.summary["settled"] for r in results] == [True] * 5
+
+
+def test_it_settles_with_lost_messages_and_offline_nodes():
+    trouble = ["network.loss=0.1", "network.offline=0.1", "training.steps=10", "algorithm.warmup=10"]
+    results = [run(experiment("16:16", 60, f"seed={seed}", *trouble)) for seed in (1, 2)]
+    assert [r.summary["settled"] for r in results] == [True, True]
+
+
+def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
+    result = run(experiment("8:8", 60, "training.steps=10", "algorithm.warmup=10", split="all"))
+    assert result.summary["settled"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "rounds", "said"),
+    [
+        ({"warmup": 0}, 40, "set algorithm.warmup > 0"),
+        ({}, 15, "takes 15 rounds (warm-up 5, 2 heads of 5 each), but training.rounds = 15"),
+        ({"seeding": "none", "revival": True}, 40, "algorithm.revival = true needs bids"),
+    ],
+)
+def test_what_cannot_be_seeded_is_refused(fields, rounds, said):
+    with pytest.raises(ExperimentError) as refused:
+        set_up(experiment("6:2", rounds, **fields))
+    assert said in str(refused.value)
+
+
+def inbox(scores, origins, edges):
+    nodes = len(scores)
+    pool = {
+        "head": {"w": torch.arange(nodes).float().unsqueeze(1)},
+        "bid": {"score": torch.tensor(scores, dtype=torch.float64), "origin": torch.tensor(origins)},
+    }
+    return Inbox(pool, torch.arange(nodes), torch.arange(nodes), edges)
+
+
+def test_the_best_bid_wins_and_ties_go_to_the_lower_node():
+    seeding = start({"w": torch.zeros(3, 2, 1)})._replace(
+        score=torch.tensor([0.5, 0.7, 0.7], dtype=torch.float64), origin=torch.tensor([0, 1, 2])
+    )
+    everyone = listen(seeding, inbox([0.5, 0.7, 0.7], [0, 1, 2], EVERYONE))
+    assert everyone.origin.tolist() == [1, 1, 1]
+    assert everyone.candidate["w"].flatten().tolist() == [1, 1, 1]
+    one = Edges(torch.tensor([0, 1]), torch.tensor([2, 0]))
+    assert listen(seeding, inbox([0.5, 0.7, 0.7], [0, 1, 2], one)).origin.tolist() == [2, 1, 2]
+
+
+def test_a_rumour_needs_the_diameter_of_a_fixed_graph():
+    assert diameter(Ring().draw(9, 1, 0)) == 4
+    assert Ring().spread(9, 1, fresh=False) == 6
+    assert Regular(4).spread(32, 1, fresh=True) == 7
+
+
+def test_health_tells_when_a_head_was_last_heard_of():
+    known = health.unknown(1, 2)
+    for round in range(60):
+        known = health.heard(known, torch.tensor([[3, 2 if round < 5 else 0]]), round)
+    assert known.last.tolist() == [[59, 4]]
+    assert health.dead(known, 59).tolist() == [[False, True]]
+    assert known.share[0, 0] > 0.65 > 0.02 > known.share[0, 1]
+
+
+def killed(revival):
+    """A run in which both clusters share head 0 and head 1 has died, continued for 80 rounds."""
+    described = experiment("8:8", 120, "training.steps=10", revival=revival)
+    setup, posts = states(described, 18)  # after warm-up 5 and two seeds of 6 rounds
+    state = posts[-1].state
+    together = tree.map(lambda leaf: leaf.mean((0, 1), keepdim=True).expand_as(leaf).clone(), state.heads)
+    noise = torch.Generator().manual_seed(1)
+    useless = {
+        name: torch.stack([v[:, 0], 50 * torch.randn(v[0, 0].shape, generator=noise).expand_as(v[:, 1])], 1)
+        for name, v in together.items()
+    }
+    state = state._replace(heads=useless, choice=torch.zeros_like(state.choice))
+    shards = setup.shards()
+    game = play(setup.algorithm, shards[0], setup.plan, setup.federation, (18, state))
+    post = next(game)
+    while True:
+        try:
+            post = game.send(deliver([post], shards)[0])
+        except StopIteration as end:
+            return end.value.state.choice.tolist()
+
+
+def test_a_dead_head_is_revived_by_the_worst_served_cluster():
+    choice = killed(revival=True)
+    assert set(choice[:8]) != set(choice[8:])
+    assert len(set(choice[:8])) == len(set(choice[8:])) == 1
+
+
+def test_without_revival_a_dead_head_stays_dead():
+    choice = killed(revival=False)
+    assert set(choice) == {0}
