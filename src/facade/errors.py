@@ -29,6 +29,18 @@ class RunDirectoryError(FacadeError):
     exit_code = 2
 
 
+class StorageError(FacadeError):
+    """A file could not be written; what was there before is still good."""
+
+
+class StoppedError(FacadeError):
+    """Somebody asked the run to stop; what was computed is kept."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal
+
+
 def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:
     """The error for a name that nobody knows, with the nearest known one suggested."""
     names = sorted(known)

@@ -26,7 +26,7 @@ from facade.errors import DivergedError, ExperimentError
 from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
 from facade.optimisers import Memory, Optimiser
-from facade.stacked import MOST_WEIGHTS, Stacked, layers_of
+from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.stopwatch import Stopwatch
 from facade.tree import Params
 
@@ -142,11 +142,13 @@ class Learner:
 
     def _choose(self, wanted: str) -> Executor:
         layers = layers_of(self._template)
+        if layers is not None and not head_is_last(layers, self._head):
+            layers = None
         weights = sum(t.numel() for t in named_tensors(self._template).values())
         if wanted == "stacked" and layers is None:
             raise ExperimentError(
                 "runtime.executor = 'stacked' needs an nn.Sequential of Flatten, Linear, ReLU and Tanh"
-                " layers; this model has others: use 'auto' or 'looped'"
+                " layers with the head at its end; this model is another: use 'auto' or 'looped'"
             )
         plain = self.device == "cpu" and not self._bf16
         if wanted == "stacked" and not plain:

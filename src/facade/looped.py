@@ -54,20 +54,31 @@ def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> C
     return None
 
 
+class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the head was about to see
+    """Leaves a forward pass where the head begins."""
+
+
 def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
-    """The cut before submodule `name`, if what it returns is what the model returns."""
-    seen: list[Tensor] = []
+    """The cut before submodule `name`, if it takes one input and its output is the model's."""
+    seen: list[tuple[int, Tensor]] = []
+
+    def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        raise _AtTheHead(inputs[0])
 
     def features(m: nn.Module, x: Tensor) -> Tensor:
-        taken: list[Tensor] = []
-        hook = m.get_submodule(name).register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+        hook = m.get_submodule(name).register_forward_pre_hook(stop)
         try:
             m(x)
+        except _AtTheHead as at:
+            z: Tensor = at.args[0]
+            return z
         finally:
             hook.remove()
-        return taken[0]
+        raise RuntimeError(f"the model did not call its head '{name}'")
 
-    hook = module.get_submodule(name).register_forward_hook(lambda _, inputs, output: seen.append(output))
+    hook = module.get_submodule(name).register_forward_hook(
+        lambda _, inputs, output: seen.append((len(inputs), output))
+    )
     was_training = module.training
     try:
         with torch.no_grad():
@@ -75,7 +86,7 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     finally:
         hook.remove()
         module.train(was_training)
-    if len(seen) != 1 or seen[0] is not output:
+    if len(seen) != 1 or seen[0][0] != 1 or seen[0][1] is not output:
         return None
     return Cut(features, lambda m, z: m.get_submodule(name)(z))
 

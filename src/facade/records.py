@@ -1,19 +1,26 @@
 """The run directory: what a run writes, so that everything can be computed again from it.
 
 experiment.toml      the resolved experiment
-federation.json      classes, clusters, images per node
+federation.json      classes, clusters, images per node, how inputs are normalised
 environment.json     versions, machine, threads, executor
 rows.jsonl           append-only facts per node: every round, every evaluation; no clock values
 timings.jsonl        seconds per phase between evaluations
+checkpoints/         while the run is under way: what is needed to continue it
 models.safetensors   the deployed model of every node, stacked along the first axis
 result.json          the summary, written last: its presence says that the run is complete
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import platform
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,19 +28,43 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade.config import Experiment
+from facade import store
+from facade.config import NOT_HASHED, Experiment
 from facade.data.federation import Federation
-from facade.errors import RunDirectoryError
+from facade.errors import RunDirectoryError, StorageError
+from facade.rows import Row, RowsFile
 from facade.tree import Params
 
-Row = dict[str, Any]
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
+
+_DECIDES_BITS = ("torch", "numpy", "cpu", "executor")
+"""Entries of environment.json that can change the last bits of a result."""
 
 
 def in_order(rows: list[Row]) -> list[Row]:
     """Rows of several shards as one shard would have written them."""
     return sorted(rows, key=lambda row: (row["round"], KINDS.index(row["kind"]), row["node"]))
+
+
+def determining(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What determines a result, by `section.key`, of a resolved experiment as nested dicts."""
+    flat: dict[str, Any] = {}
+    for name, value in resolved.items():
+        left_out = NOT_HASHED.get(name, set())
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{key}": v for key, v in value.items() if key not in (left_out or ())}
+        elif left_out is not None:
+            flat[name] = value
+    return flat
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """In words, where two flat descriptions differ."""
+    missing = "(not written)"
+    keys = [*there, *(key for key in here if key not in there)]
+    pairs = [(key, there.get(key, missing), here.get(key, missing)) for key in keys]
+    return [f"{key} = {old} there and {new} here" for key, old, new in pairs if old != new]
 
 
 class RunDirectory:
@@ -42,62 +73,167 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @classmethod
-    def check_free(cls, path: Path, experiment: Experiment) -> None:
-        """Raise RunDirectoryError if the path cannot take a new run of the experiment."""
-        if not path.exists():
-            return
-        if not path.is_dir():
-            raise RunDirectoryError(f"--out {path} is a file; give a directory that is new or empty")
-        if not any(path.iterdir()):
-            return
-        described = path / "experiment.toml"
-        if not described.exists():
-            raise RunDirectoryError(f"--out {path} holds other files; give a directory that is new or empty")
-        same = Experiment.load(described).hash == experiment.hash
-        what = "a run of this experiment" if same else "a run of another experiment"
-        raise RunDirectoryError(f"--out {path} already holds {what}; give another directory or remove it")
+    @property
+    def finished(self) -> bool:
+        """Whether the run is complete."""
+        return (self.path / "result.json").exists()
 
-    @classmethod
-    def create(cls, path: Path, experiment: Experiment, federation: Federation, environment: Row) -> RunDirectory:
-        """Start a run directory with what is known before the first round."""
-        cls.check_free(path, experiment)
+    @property
+    def started(self) -> bool:
+        """Whether there is a run, complete or not."""
+        return (self.path / "experiment.toml").exists()
+
+    @property
+    def rows(self) -> RowsFile:
+        """The facts of the run."""
+        return RowsFile(self.path / "rows.jsonl")
+
+    def check(self, experiment: Experiment, resume: bool) -> None:
+        """Raise RunDirectoryError if the experiment cannot be run, or continued, here."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise RunDirectoryError(f"--out {self.path} is a file; give a directory that is new or empty")
+        if not self.started:
+            if all(store.is_aside(path) for path in self.path.iterdir()):
+                return
+            raise RunDirectoryError(f"--out {self.path} holds other files; give a directory that is new or empty")
+        differing = differences(determining(self.described()), determining(experiment.model_dump()))
+        if resume and differing:
+            raise RunDirectoryError(
+                f"--out {self.path} holds another experiment, which cannot be resumed by this one: "
+                f"{', '.join(differing)}; give another directory, or the settings of that run"
+            )
+        if not resume:
+            what = "a run of another experiment" if differing else "a run of this experiment"
+            remedy = "give another directory or remove it" if differing else "add --resume to continue it"
+            raise RunDirectoryError(f"--out {self.path} already holds {what}; {remedy}")
+
+    def described(self) -> Row:
+        """The resolved experiment, as it was written."""
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            (path / "experiment.toml").write_text(experiment.toml())
+            return tomllib.loads((self.path / "experiment.toml").read_text())
+        except (OSError, ValueError) as error:
+            raise RunDirectoryError(f"{self.path} holds no run: experiment.toml cannot be read ({error})") from None
+
+    def read(self, name: str) -> Row:
+        """A JSON file of the run."""
+        try:
+            content: Row = json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise RunDirectoryError(f"{self.path / name} cannot be read ({reason}); the run is not whole") from None
+        return content
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Make the directory and keep other processes from writing to it meanwhile."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise RunDirectoryError(f"--out {path} cannot be written: {error.strerror}") from None
-        run = cls(path)
-        run._json("federation.json", described(federation))
-        run._json("environment.json", environment)
-        run.append("rows.jsonl", [])
-        return run
+            raise RunDirectoryError(f"--out {self.path} cannot be written: {error.strerror}") from None
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                self._lock(handle)
+            yield
+        finally:
+            os.close(handle)
+
+    def _lock(self, handle: int) -> None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(f"--out {self.path}: another process is computing this run; wait for it") from None
+
+    def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
+        """Write what is known before the first round; an earlier beginning of the same run is
+        written over, its rows are cut."""
+        store.replace(self.path / "experiment.toml", experiment.toml().encode())
+        self._json("federation.json", described(federation))
+        self._json("environment.json", environment)
+        self.cut("rows.jsonl", 0)
+        self.cut("timings.jsonl", 0)
+
+    def check_same(self, federation: Federation, environment: Row) -> None:
+        """Refuse to continue on other data; warn where the machine cannot give the same bits."""
+        there = self.read("federation.json")
+        if there.get("sha256") != described(federation)["sha256"]:
+            raise RunDirectoryError(
+                f"the data are not those that {self.path} began with (images, labels or their division differ);"
+                " restore them, or start again in another directory"
+            )
+        before = {key: self.read("environment.json").get(key) for key in _DECIDES_BITS}
+        differing = differences(before, {key: environment[key] for key in _DECIDES_BITS})
+        if differing:
+            warnings.warn(
+                f"continuing in another environment ({', '.join(differing)}): results need not be equal to the bit",
+                stacklevel=2,
+            )
 
     def append(self, name: str, rows: list[Row]) -> None:
         """Add lines to a file of the run."""
-        with (self.path / name).open("a") as file:
-            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        try:
+            with (self.path / name).open("a") as file:
+                file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path / name} could not be written: {error.strerror}; when that is mended, add --resume"
+            ) from error
+
+    def length(self, name: str) -> int:
+        """Bytes of a file of the run, 0 if there is none; they are on the disk when this returns."""
+        if not (self.path / name).exists():
+            return 0
+        store.sync(self.path / name)
+        return (self.path / name).stat().st_size
+
+    def cut(self, name: str, length: int) -> None:
+        """Keep the first `length` bytes of a file of the run."""
+        with (self.path / name).open("ab") as file:
+            file.truncate(length)
 
     def finish(self, models: Params, summary: Row) -> None:
         """Write the final models and, last of all, the summary."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
-        save_file({name: leaf.contiguous() for name, leaf in models.items()}, self.path / "models.safetensors")
+        store.sync(self.path / "rows.jsonl")
+        store.replace(self.path / "models.safetensors", save({k: v.contiguous() for k, v in models.items()}))
         self._json("result.json", summary)
 
     def _json(self, name: str, content: Row) -> None:
-        (self.path / name).write_text(json.dumps(content, indent=1) + "\n")
+        store.replace(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def described(federation: Federation) -> Row:
     """What a reader of a run must know of its data: no data."""
+    samples = federation.training.samples
     return {
         "classes": federation.classes,
         "cluster": None if federation.cluster is None else federation.cluster.tolist(),
         "images": [len(rows) for rows in federation.training.rows],
+        "test_of": federation.test_of.tolist(),
+        "test_images": [len(test) for test in federation.tests],
         "leftover": federation.leftover,
         "overlapping": federation.overlapping,
+        "notes": federation.notes,
+        "shape": list(federation.shape),
+        "stored": str(samples.x.dtype).removeprefix("torch."),
+        "mean": federation.mean,
+        "std": federation.std,
+        "sha256": _digest(federation),
     }
+
+
+def _digest(federation: Federation) -> str:
+    """SHA-256 of all images and labels and of who holds which."""
+    digest = hashlib.sha256()
+    for part in (federation.training.samples, *federation.tests, *(federation.validations or [])):
+        digest.update(np.ascontiguousarray(part.x.numpy()).data)
+        digest.update(np.ascontiguousarray(part.y.numpy()).data)
+    for rows in federation.training.rows:
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()
 
 
 def environment(threads: int, executor: str) -> Row:

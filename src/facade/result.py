@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from facade import metrics, tree
 from facade.config import Experiment
+from facade.data.federation import Federation, Holdings, Labelled
+from facade.errors import RunDirectoryError
 from facade.learner import Learner
 from facade.metrics import Counts
+from facade.records import RunDirectory
+from facade.rows import Row
+from facade.setup import set_up
 from facade.tree import Params
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,14 +28,30 @@ class Result:
     """A finished run."""
 
     experiment: Experiment
-    rows: list[Row]
-    """What rows.jsonl holds."""
+    rows: Sequence[Row]
+    """What rows.jsonl holds; of a run with a directory they are read when they are asked for."""
     summary: Row
     """Metrics of the final evaluation, traffic, hashes."""
     models: Params
     """[n, ...] the deployed model of every node."""
     learner: Learner
     run_dir: Path | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """The finished run that a directory holds. Data are not needed."""
+        from safetensors.torch import load_file
+
+        directory = RunDirectory(Path(path))
+        if not directory.finished:
+            what = "an unfinished run; finish it with --resume" if directory.started else "no run"
+            raise RunDirectoryError(f"{path} holds {what}")
+        experiment = Experiment.load(directory.path / "experiment.toml")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run said what it had to say
+            learner = set_up(experiment, without_data(directory.read("federation.json"))).learner
+        models = load_file(directory.path / "models.safetensors")
+        return cls(experiment, directory.rows, directory.read("result.json"), models, learner, directory.path)
 
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
@@ -40,17 +61,32 @@ class Result:
         return self.learner.module(tree.rows(self.models, node))
 
 
-def confusions(rows: list[Row]) -> Counts:
-    """[n, C, C] from the evaluation rows of one moment, in node order."""
-    return np.array([row["confusion"] for row in rows], dtype=np.int64)
+def without_data(described: Row) -> Federation:
+    """The federation that federation.json describes, with no samples in it."""
+    n = len(described["images"])
+    x = torch.empty(0, *described["shape"], dtype=getattr(torch, described["stored"]))
+    nothing = Labelled(x, torch.empty(0, dtype=torch.int64))
+    return Federation(
+        training=Holdings(nothing, np.arange(n), [np.empty(0, np.int64)] * n),
+        tests=[],
+        test_of=np.array(described["test_of"]),
+        classes=described["classes"],
+        mean=described["mean"],
+        std=described["std"],
+        cluster=None if described["cluster"] is None else np.array(described["cluster"]),
+    )
 
 
-def summarise(rows: list[Row], cluster: Counts | None) -> Row:
+def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
     """The numbers of a finished run, from its rows alone."""
-    finals = [row for row in rows if row["kind"] == "final"]
-    measured = judge(finals, cluster)
-    heard = sum(row["bytes"] for row in rows if row["kind"] == "round")
-    return measured | {
+    finals: list[Row] = []
+    heard = 0
+    for row in rows:
+        if row["kind"] == "round":
+            heard += row["bytes"]
+        elif row["kind"] == "final":
+            finals.append(row)
+    return judge(finals, cluster) | {
         "bytes_per_node": heard / len(finals),
         "bytes_final": sum(row["bytes"] for row in finals) / len(finals),
     }
@@ -58,17 +94,22 @@ def summarise(rows: list[Row], cluster: Counts | None) -> Row:
 
 def judge(rows: list[Row], cluster: Counts | None) -> Row:
     """All metrics of one evaluation (its rows in node order)."""
-    confusion = confusions(rows)
+    confusion = np.array([row["confusion"] for row in rows], dtype=np.int64)
+    choice = np.array([row["choice"] for row in rows]) if "choice" in rows[0] else None
+    return measure(confusion, cluster, choice)
+
+
+def measure(confusion: Counts, cluster: Counts | None, choice: Counts | None = None) -> Row:
+    """All metrics of one evaluation: matrices [n, C, C], clusters [n] and chosen heads [n]."""
     nodes = metrics.accuracy(confusion)
-    judged: Row = {"all": float(nodes.mean()), "worst_node": float(nodes.min())}
+    measured: Row = {"all": float(nodes.mean()), "worst_node": float(nodes.min())}
     if cluster is not None:
         accuracies = metrics.group_accuracy(confusion, cluster)
         groups = metrics.pooled(confusion, cluster)
-        judged |= {"clusters": accuracies.tolist(), "fair_accuracy": metrics.fair_accuracy(accuracies)}
-        judged |= {name: metric(groups) if len(groups) > 1 else None for name, metric in metrics.GROUP_METRICS.items()}
-    choice = np.array([row["choice"] for row in rows]) if "choice" in rows[0] else None
+        measured |= {"clusters": accuracies.tolist(), "fair_accuracy": metrics.fair_accuracy(accuracies)}
+        measured |= {name: of(groups) if len(groups) > 1 else None for name, of in metrics.GROUP_METRICS.items()}
     known = choice is not None and cluster is not None
-    judged["separated"] = metrics.separated(choice, cluster) if known else None  # type: ignore[arg-type]
-    judged["settled"] = metrics.settled(choice, cluster) if known else None  # type: ignore[arg-type]
-    judged["choice"] = None if choice is None else choice.tolist()
-    return judged
+    measured["separated"] = metrics.separated(choice, cluster) if known else None  # type: ignore[arg-type]
+    measured["settled"] = metrics.settled(choice, cluster) if known else None  # type: ignore[arg-type]
+    measured["choice"] = None if choice is None else choice.tolist()
+    return measured

@@ -22,6 +22,7 @@ Ids = NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_BELOW_ONE = 1 - 2.0**-53
 
 
 def key(seed: int, purpose: str, *ids: int) -> int:
@@ -50,15 +51,18 @@ def words(seed: int, purpose: str, round: int, nodes: Ids, count: int) -> Words:
 
 def uniform(seed: int, purpose: str, round: int, nodes: Ids, count: int) -> NDArray[np.float64]:
     """[len(nodes), count] floats in the open interval (0, 1)."""
-    drawn = words(seed, purpose, round, nodes, count)
-    return ((drawn >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return _open_interval(words(seed, purpose, round, nodes, count))
 
 
 def pair_uniform(seed: int, purpose: str, round: int, first: Ids, second: Ids) -> NDArray[np.float64]:
     """One float in (0, 1) for every ordered pair (first[e], second[e])."""
     keys = _keys(key(seed, purpose, round), first)
-    drawn = _mix(keys + (second.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-    return ((drawn >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return _open_interval(_mix(keys + (second.astype(np.uint64) + np.uint64(1)) * _GOLDEN))
+
+
+def _open_interval(drawn: Words) -> NDArray[np.float64]:
+    """Words as floats in (0, 1); the very largest would round up to 1 and is held below it."""
+    return np.minimum(((drawn >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53, _BELOW_ONE)
 
 
 def permutation(seed: int, purpose: str, size: int) -> Ids:

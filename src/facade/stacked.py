@@ -102,6 +102,16 @@ def _leaves(module: nn.Sequential, path: str) -> Iterator[tuple[str, nn.Module]]
             yield f"{path}{name}", child
 
 
+def head_is_last(layers: list[Layer], prefixes: tuple[str, ...]) -> bool:
+    """Whether the head is a number of whole layers at the end of the chain."""
+    weights = [
+        [under(name, prefixes) for name in (layer.weight, layer.bias) if name is not None]
+        for layer in layers
+        if isinstance(layer, Linear)
+    ]
+    return all(len(set(parts)) == 1 for parts in weights) and sorted(weights) == weights
+
+
 def block_size(weights: int) -> int:
     """Nodes per block: as many as keep the block's weights in a core's cache, 32 at the most."""
     return max(1, min(32, 4 * MOST_WEIGHTS // max(weights, 1)))
@@ -114,7 +124,7 @@ class Stacked(Executor):
 
     def __init__(self, layers: list[Layer], weights: int, prefixes: tuple[str, ...]) -> None:
         self.block = block_size(weights)
-        in_head = [under(layer.name, prefixes) for layer in layers]
+        in_head = [isinstance(layer, Linear) and under(layer.weight, prefixes) for layer in layers]
         at = in_head.index(True) if True in in_head else len(layers)
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
 

@@ -3,17 +3,25 @@ answers at once."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from facade.errors import FacadeError
+from facade.cli import bench as benching
+from facade.cli import check as checking
+from facade.cli import data
+from facade.cli import export as exporting
+from facade.cli import show as showing
+from facade.cli import sweep as sweeping
+from facade.cli.console import err, out
+from facade.errors import FacadeError, StoppedError
 
 if TYPE_CHECKING:
     from facade.config import Experiment
@@ -27,8 +35,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out = Console()
-err = Console(stderr=True)
 
 Out = Annotated[
     Path | None, typer.Option(help="Directory for the results; it must be new or empty.", show_default="below runs/")
@@ -44,7 +50,8 @@ def main() -> None:
     except FacadeError as error:
         if "--debug" in sys.argv:
             traceback.print_exc()
-        err.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        said = str(error) if isinstance(error, StoppedError) else f"error: {error}"
+        err.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
 
 
@@ -111,6 +118,12 @@ def run(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Directory for the run; new or empty.", show_default="below runs/")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run that is there; start it if there is none.")
+    ] = False,
+    track: Annotated[
+        list[str] | None, typer.Option(help="Also write to tensorboard, mlflow or wandb. Repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run one experiment."""
@@ -118,9 +131,8 @@ def run(
 
     described = Experiment.load(experiment, settings or (), preset)
     name = described.algorithm["name"]
-    label = name.rpartition(":")[2]
-    directory = out_dir or fresh_directory(f"{described.name}-{label}-seed{described.seed}")
-    results = _run_all({name: described}, directory, single=True)
+    directory = out_dir or _directory(described, resume)
+    results = {name: _run_one(described, directory, resume, track or [])}
     _print_results(results)
     out.print(f"\nWritten to {directory}", highlight=False)
     if as_json:
@@ -139,26 +151,47 @@ def list_(
     listing.show(out, what)
 
 
+def _numbered(name: str) -> Iterator[Path]:
+    """runs/NAME, runs/NAME-2, runs/NAME-3, ..."""
+    yield Path("runs") / name
+    yield from (Path("runs") / f"{name}-{count}" for count in itertools.count(2))
+
+
 def fresh_directory(name: str) -> Path:
     """runs/NAME, or the first of runs/NAME-2, -3, ... that does not exist yet."""
-    path, count = Path("runs") / name, 1
-    while path.exists():
-        count += 1
-        path = Path("runs") / f"{name}-{count}"
-    return path
+    return next(path for path in _numbered(name) if not path.exists())
 
 
-def _run_all(experiments: dict[str, Experiment], base: Path, single: bool = False) -> dict[str, Result]:
+def _directory(experiment: Experiment, resume: bool) -> Path:
+    """Where a run goes if nobody says so: below runs/; to resume, the last one of this experiment."""
+    from facade.records import RunDirectory, determining
+
+    label = experiment.algorithm["name"].rpartition(":")[2]
+    name = f"{experiment.name}-{label}-seed{experiment.seed}"
+    wanted = determining(experiment.model_dump())
+    there = [RunDirectory(path) for path in itertools.takewhile(Path.exists, _numbered(name))] if resume else []
+    same = [run.path for run in there if run.started and determining(run.described()) == wanted]
+    return same[-1] if same else fresh_directory(name)
+
+
+def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[str]) -> Result:
+    from facade.cli.display import RunProgress
+    from facade.runtimes.local import run as run_locally
+    from facade.trackers import tracker
+    from facade.trackers.base import Several
+
+    trackers = [tracker(name, directory) for name in track]
+    with RunProgress(err, experiment.data.sizes) as progress:
+        return run_locally(experiment, directory, resume=resume, progress=Several([progress, *trackers]))
+
+
+def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result]:
     from facade.cli.display import RunProgress
     from facade.runtimes.local import run as run_locally
 
-    results = {}
     sizes = next(iter(experiments.values())).data.sizes
     with RunProgress(err, sizes) as progress:
-        for name, experiment in experiments.items():
-            progress.start(name.rpartition(":")[2], experiment.training.rounds)
-            results[name] = run_locally(experiment, base if single else base / name, progress=progress)
-    return results
+        return {name: run_locally(e, base / name, progress=progress) for name, e in experiments.items()}
 
 
 def _print_results(results: dict[str, Result]) -> None:
@@ -209,3 +242,12 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
 def _print_json(results: dict[str, Result], base: Path) -> None:
     summaries = {name: result.summary for name, result in results.items()}
     print(json.dumps({"run_dir": str(base), "algorithms": summaries}))
+
+
+app.command()(sweeping.sweep)
+app.command()(showing.show)
+app.command()(checking.check)
+app.command()(exporting.export)
+app.command()(exporting.choose)
+app.command()(benching.bench)
+app.add_typer(data.app, name="data")

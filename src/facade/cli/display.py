@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from facade.config import Experiment
 
 Row = dict[str, Any]
 
@@ -52,11 +55,12 @@ class RunProgress:
     ) -> None:
         self._bars.stop()
 
-    def start(self, label: str, rounds: int) -> None:
-        """The next run begins."""
-        self._label = label
-        self._rounds = rounds
-        self._task = self._bars.add_task(label, total=rounds, accuracy="")
+    def start(self, experiment: Experiment, done: int) -> None:
+        self._label = experiment.algorithm["name"].rpartition(":")[2]
+        self._rounds = experiment.training.rounds
+        self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
+        if done:
+            self._console.print(f"{self._label:>8}  continuing after round {done}", highlight=False)
 
     def round(self, done: int, rounds: int) -> None:
         if self._task is not None:
@@ -71,6 +75,9 @@ class RunProgress:
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
             self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}", highlight=False)
+
+    def finish(self, summary: Row) -> None:
+        pass
 
 
 def results_table(summaries: Mapping[str, Row], sizes: Sequence[int]) -> Table:
@@ -126,7 +133,7 @@ def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
             choices.setdefault(row["round"], []).append(row["choice"])
     strip = Text()
     shown = min(sum(sizes), width - 16)
-    for round in _few(sorted(choices)):
+    for round in few_rounds(sorted(choices)):
         strip.append(f"  round {round:>4}  ", style="dim")
         left = shown
         for start, size in zip(_starts(sizes), sizes, strict=True):
@@ -142,7 +149,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [sum(sizes[:i]) for i in range(len(sizes))]
 
 
-def _few(rounds: list[int]) -> list[int]:
+def few_rounds(rounds: list[int]) -> list[int]:
     """At most nine rounds, closer together at the beginning, where heads are found."""
     wanted = {1, 5, 10, 11, 12, 15, 20, 30, 50, 100, 200, 400, 800, rounds[-1]} if rounds else set()
     kept = [r for r in rounds if r in wanted]

@@ -1,0 +1,117 @@
+"""The model card: what an exported model is, how good it is and for whom, and what nobody tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from facade import metrics
+from facade.history import History
+from facade.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+
+
+def card(
+    run: History, facts: dict[str, Any], node: int, same: Sequence[int], files: Sequence[str], left_out: dict[str, str]
+) -> str:
+    """Markdown for the model of `node`, which the nodes `same` deploy too; `facts` is what
+    federation.json says."""
+    experiment, data = run.experiment, run.experiment["data"]
+    who = f"node {node}" if len(same) == 1 else f"nodes {_listed(same)}"
+    head = "" if run.final.choice is None else f" (head {int(run.final.choice[node])})"
+    images = [facts["images"][i] for i in range(len(facts["images"]))]
+    parts = [
+        f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
+        f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {_input(facts)}."
+        f" Trained without pooling data by {len(images)} nodes that exchanged models for"
+        f" {experiment['training']['rounds']} rounds.",
+        "## How good it is, and for whom",
+        _accuracies(run, same),
+        f"Intervals: {LEVEL:.0%}, {TEST_NOISE}. Another seed would give another model; `facade show` over"
+        " several seeds says how much that matters.",
+        "## Data",
+        f"Source `{data['source']}`, divided by `{data['partition']}` among clusters of {data['clusters']} nodes that"
+        f" differ by `{data['skew']}`; {min(images)} to {max(images)} training samples per node.",
+        "## What it was not tested on",
+        "\n".join(f"* {line}" for line in _untested(run, same, facts)),
+        "## Files",
+        "\n".join([*(f"* `{name}`: {_FILES[name]}" for name in files), *_absent(left_out)]),
+        "## Where it comes from",
+        f"Experiment with seed {run.seed}, run directory `{run.path.name}`; the resolved experiment is in its"
+        " `experiment.toml`.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+_FILES = {
+    "model.py": "`from model import load, CLASSES`; needs PyTorch only (and safetensors)",
+    "weights.safetensors": "the weights by name",
+    "classes.json": "class names in the order of the outputs",
+    "model.pt2": "the same as a torch.export program",
+    "model.onnx": "the same as an ONNX model",
+}
+
+
+def _absent(left_out: dict[str, str]) -> list[str]:
+    return [f"* no `{name}`: {reason}" for name, reason in left_out.items()]
+
+
+def _input(facts: dict[str, Any]) -> str:
+    shape = " x ".join(map(str, facts["shape"]))
+    if facts["stored"] != "uint8":
+        return f"rows of {shape} numbers, as they are"
+    return (
+        f"uint8 images of {shape} (channels, height, width), values 0 to 255; normalisation (mean {facts['mean']},"
+        f" std {facts['std']} of [0, 1] values) is built in"
+    )
+
+
+def _accuracies(run: History, same: Sequence[int]) -> str:
+    """Per group of nodes that are tested alike: this very model's accuracy there, if it was tested."""
+    lines = ["| tested on the data of | accuracy | interval | test samples |", "|---|--:|--:|--:|"]
+    for name, members in _groups(run):
+        tested = [i for i in members if i in set(same)]
+        if tested:
+            confusion = run.final.confusion[tested]
+            accuracy, interval = _accuracy(confusion, run.test_of[tested])
+            low, high = interval.low, interval.high
+            samples = int(confusion.sum((1, 2)).max())
+            lines.append(f"| {name} | {accuracy:.1%} | {low:.1%} to {high:.1%} | {samples} |")
+        else:
+            lines.append(f"| {name} | not tested | | |")
+    return "\n".join(lines)
+
+
+def _accuracy(confusion: metrics.Counts, test_of: metrics.Counts) -> tuple[float, Interval]:
+    accuracy = float(metrics.accuracy(confusion).mean())
+    draws = np.array([metrics.accuracy(drawn).mean() for drawn in resampled(confusion, test_of)])
+    return accuracy, noise_interval(accuracy, draws)
+
+
+def _groups(run: History) -> list[tuple[str, list[int]]]:
+    """Clusters where they are known, else test sets, and their nodes."""
+    of, word = (run.test_of, "test set") if run.cluster is None else (run.cluster, "cluster")
+    groups = [(int(number), np.nonzero(of == number)[0].tolist()) for number in np.unique(of)]
+    return [(f"{word} {number} (nodes {_listed(members)})", members) for number, members in groups]
+
+
+def _untested(run: History, same: Sequence[int], facts: dict[str, Any]) -> list[str]:
+    others = [name for name, members in _groups(run) if not set(members) & set(same)]
+    lines = [f"the data of {name}: another model was deployed there" for name in others]
+    lines.append(f"anything but the test split of `{run.experiment['data']['source']}`: other sites, devices, years")
+    if facts["stored"] == "uint8":
+        lines.append("damaged, shifted or deliberately altered images, and images of other things: it always answers")
+    lines.append("how well its scores are calibrated, and what they reveal about the training data")
+    return lines
+
+
+def _listed(nodes: Sequence[int]) -> str:
+    """0-5, 8"""
+    spans: list[list[int]] = []
+    for node in nodes:
+        if spans and node == spans[-1][1] + 1:
+            spans[-1][1] = node
+        else:
+            spans.append([node, node])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

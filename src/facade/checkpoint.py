@@ -1,0 +1,137 @@
+"""Stop and go: what a run needs to continue, to the bit, as if nothing had happened.
+
+A checkpoint holds the state of all nodes at the start of a round, as safetensors, and how long the
+run's files were at that moment: whatever was appended later is cut off and computed again. It does
+not know how nodes are split over shards or threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+
+from facade import tree
+from facade.engine import Shard
+from facade.errors import RunDirectoryError
+from facade.records import RunDirectory
+from facade.store import Store
+from facade.tree import Params
+
+FILES = ("rows.jsonl", "timings.jsonl")
+"""What a run appends to, and a checkpoint cuts back."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at the start of a round."""
+
+    round: int
+    state: Params
+    """[n, ...] the state of all nodes, flat."""
+    lengths: dict[str, int]
+    """Bytes of every file of FILES."""
+    seconds: float
+    """Computing time so far."""
+
+    def start(self, shard: Shard, like: Any) -> tuple[int, Any]:
+        """(round, state) from which `engine.play` continues for a shard; `like` has the state's
+        structure and shapes."""
+        expected = tree.flatten(like)
+        nodes = torch.from_numpy(shard.nodes)
+        mine = {name: leaf[nodes] for name, leaf in self.state.items()}
+        if {k: (v.shape, v.dtype) for k, v in mine.items()} != {k: (v.shape, v.dtype) for k, v in expected.items()}:
+            raise RunDirectoryError(
+                "the checkpoint holds another state than the algorithm keeps: its code has changed since;"
+                " go back to that code, or start again in another directory"
+            )
+        return self.round, tree.unflatten(mine, like)
+
+
+class Checkpoints:
+    """The checkpoints of a run directory, the newest two."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._store = Store(directory.path / "checkpoints", keep=2)
+
+    def save(self, round: int, state: Any, seconds: float) -> None:
+        """Store the state [n, ...] at the start of a round; rows made before it are written."""
+        from safetensors.torch import save
+
+        lengths = {name: self._directory.length(name) for name in FILES}
+        facts = {"round": round, "lengths": lengths, "seconds": seconds}
+        flat = {name: leaf.clone().contiguous() for name, leaf in tree.flatten(state).items()}
+        self._store.save(round, save(flat, {"facade": json.dumps(facts)}))
+
+    def restore(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
+        nothing to continue."""
+        for saved in self._store.newest_first():
+            checkpoint = _unpacked(saved.content)
+            sizes = {name: self._directory.length(name) for name in FILES}
+            if any(sizes[name] < length for name, length in checkpoint.lengths.items()):
+                warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=2)
+                continue
+            for name, length in checkpoint.lengths.items():
+                self._directory.cut(name, length)
+            return checkpoint
+        if self._store.directory.exists():
+            warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
+        return None
+
+    @property
+    def newest_round(self) -> int:
+        """Rounds that need not be computed again, if the newest checkpoint is good."""
+        return max(self._store.numbers, default=0)
+
+    def remove(self) -> None:
+        """A complete run needs none."""
+        self._store.remove()
+
+
+def _unpacked(content: bytes) -> Checkpoint:
+    from safetensors.torch import load
+
+    size = int.from_bytes(content[:8], "little")  # safetensors: the length of a JSON header comes first
+    facts = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["facade"])
+    return Checkpoint(state=load(content), **facts)
+
+
+class Bell:
+    """Rings when SIGINT or SIGTERM arrives, so that a run can finish what it is doing; a second
+    Ctrl-C does not wait."""
+
+    def __init__(self) -> None:
+        self.rung: int | None = None
+        """Number of the signal."""
+
+    @contextlib.contextmanager
+    def listening(self, then: Callable[[int], None] | None = None) -> Iterator[Bell]:
+        """Take signals inside the with-block, and call `then` with the first one's number. Only the
+        main thread can; elsewhere nothing rings."""
+        self._then = then
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.signal(number, self._ring) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if self.rung is not None:
+            raise KeyboardInterrupt
+        self.rung = number
+        if self._then is not None:
+            self._then(number)

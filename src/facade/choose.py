@@ -1,0 +1,107 @@
+"""Which model of a run fits a new site: the loss of every deployed model on the site's own data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from facade import history, tree
+from facade.config import Data
+from facade.data.federation import Labelled
+from facade.data.load import load
+from facade.errors import ExperimentError
+from facade.metrics import Floats
+from facade.result import Result
+
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model that some nodes deploy, on a new site's data."""
+
+    head: int | None
+    nodes: list[int]
+    """Who deploys it."""
+    losses: Floats
+    """[N] cross-entropy of every sample."""
+    accuracy: float
+
+    @property
+    def loss(self) -> float:
+        """Mean over the samples."""
+        return float(self.losses.mean())
+
+    @property
+    def name(self) -> str:
+        """What to call the model."""
+        return f"node {self.nodes[0]}" if self.head is None else f"head {self.head}"
+
+
+def site_data(data: Data, classes: Sequence[str], shape: Sequence[int]) -> Labelled:
+    """The training samples of a source, labelled with the run's class numbers; classes are matched by
+    name."""
+    site = load(data, seed=0)
+    strange = [name for name in site.classes if name not in classes]
+    if strange:
+        raise ExperimentError(
+            f"the run knows no class '{strange[0]}'; its classes are {', '.join(classes)}: name the site's alike"
+        )
+    if list(site.shape) != list(shape):
+        raise ExperimentError(
+            f"the run's models take inputs of shape {list(shape)} but the site's are {list(site.shape)}"
+        )
+    numbers = torch.tensor([list(classes).index(name) for name in site.classes])
+    samples = site.training.samples[torch.from_numpy(site.training.rows[0])]
+    return Labelled(samples.x, numbers[samples.y])
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a run has for a new site."""
+
+    fits: list[Fit]
+    """Every different model that nodes deploy, the best fit first."""
+    unused: list[int]
+    """Heads that nobody deploys: they were not trained to the end and are not offered."""
+
+
+def offer(run: str | Path, data: Data) -> Offer:
+    """All deployed models of a run on the site's data."""
+    result, past = Result.load(run), history.load(run)
+    site = site_data(data, past.classes, result.learner.inputs.shape)
+    groups: dict[str, list[int]] = {}
+    for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):
+        groups.setdefault(digest, []).append(node)
+    choice = past.final.choice
+    found = []
+    for nodes in groups.values():
+        losses, accuracy = _examined(result, nodes[0], site)
+        found.append(Fit(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
+    unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
+    return Offer(sorted(found, key=lambda fit: fit.loss), unused)
+
+
+def _examined(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
+    module, learner = result.model(node), result.learner
+    losses, right = [], 0
+    with torch.no_grad():
+        for start in range(0, len(site), _CHUNK):
+            part = site[start : start + _CHUNK]
+            logits = module(learner.inputs.prepare(part.x, learner.dtype))
+            losses.append(functional.cross_entropy(logits.double(), part.y, reduction="none").numpy())
+            right += int((logits.argmax(1) == part.y).sum())
+    return np.concatenate(losses), right / len(site)
+
+
+def lead(best: Fit, second: Fit) -> tuple[float, float]:
+    """How much lower the best loss is, and the half-width of a 95 % interval for that (the samples are
+    the same for both, so their differences count)."""
+    difference = second.losses - best.losses
+    return float(difference.mean()), 1.96 * float(difference.std()) / math.sqrt(len(difference))

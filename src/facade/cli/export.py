@@ -1,0 +1,62 @@
+"""`facade export` and `facade choose`: the model a site takes home, and which one that should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facade.cli.console import out
+
+Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
+_MOST_LINES = 12
+
+
+def export(
+    run: Run,
+    out_dir: Annotated[Path, typer.Option("-o", "--out", help="Directory for the model; new or empty.")],
+    node: Annotated[int | None, typer.Option(help="Export what this node deploys.")] = None,
+    head: Annotated[int | None, typer.Option(help="Export what the nodes that chose this head deploy.")] = None,
+) -> None:
+    """Write a model that runs without this library, with a model card."""
+    from facade.export import export as write
+
+    done = write(run, out_dir, node, head)
+    for path in done.files:
+        out.print(str(path), highlight=False, soft_wrap=True)
+    for name, reason in done.left_out.items():
+        out.print(f"no {name}: {reason}", highlight=False, markup=False, soft_wrap=True)
+
+
+def choose(
+    run: Run,
+    data: Annotated[str, typer.Option(help="The new site's labelled data: a source, such as npz or folder.")],
+    root: Annotated[str, typer.Option(help="data.root of that source.")] = "data",
+    path: Annotated[str, typer.Option(help="data.path of that source.")] = "",
+) -> None:
+    """Tell a new site which head of a run fits its own labelled data."""
+    from facade.choose import lead, offer
+    from facade.config import Data
+
+    offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
+    found = offered.fits
+    for fit in found[:_MOST_LINES]:
+        who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
+        out.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})", highlight=False)
+    if len(found) > _MOST_LINES:
+        out.print(f"  and {len(found) - _MOST_LINES} models with higher losses", highlight=False)
+    for head in offered.unused:
+        out.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end", highlight=False)
+    best = found[0]
+    if len(found) == 1:
+        verdict = f"All nodes deploy the same model: {best.name}."
+    else:
+        by, reach = lead(best, found[1])
+        sure = "clearly" if by > reach else "but too little to tell from chance:"
+        verdict = f"{best.name} fits best, {sure} by {by:.4f} ± {reach:.4f} over {found[1].name}."
+    out.print(
+        f"{verdict[0].upper()}{verdict[1:]} Take it home: facade export {run} --node {best.nodes[0]} -o DIR",
+        highlight=False,
+        soft_wrap=True,
+    )

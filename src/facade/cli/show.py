@@ -1,0 +1,111 @@
+"""`facade show`: one table over many runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from facade.cli.console import out
+
+if TYPE_CHECKING:
+    from facade.history import History
+    from facade.table import Table
+
+Runs = Annotated[list[Path], typer.Argument(help="Run directories, or directories that hold runs.")]
+
+
+def show(
+    runs: Runs,
+    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, one line per number.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="A LaTeX tabular.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="All numbers, every seed's values.")] = False,
+    target: Annotated[
+        float | None, typer.Option(min=0, max=1, help="An accuracy, such as 0.63: what did it take to reach it?")
+    ] = None,
+    heads: Annotated[bool, typer.Option("--heads", help="Also show who chose which head, and when.")] = False,
+) -> None:
+    """Compare runs: runs that differ only in their seed make one line, with intervals."""
+    from facade import table
+    from facade.errors import ExperimentError
+    from facade.history import load_all
+
+    formats = {table.to_csv: csv, table.to_markdown: markdown, table.to_latex: latex, table.to_json: json}
+    chosen = [write for write, wanted in formats.items() if wanted]
+    if len(chosen) > 1:
+        raise ExperimentError("--csv, --markdown, --latex and --json exclude each other; give one of them")
+    if chosen and heads:
+        raise ExperimentError("--heads is for the screen; --json has the choice of heads in any case")
+    found = load_all(runs)
+    made = table.tabulate(found, target)
+    if chosen:
+        typer.echo(chosen[0](made), nl=False)
+    else:
+        print_table(made)
+    if heads:
+        for run in found:
+            _print_heads(run)
+
+
+def print_table(table: Table) -> None:
+    """The table on the screen; where it is too wide, in several parts below each other."""
+    from rich.table import Table as Lines
+
+    from facade.table import pairs
+
+    cells = [pairs(table, line) for line in table.lines]
+    labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
+    names = [*table.lines[0].label, "seeds"]
+    widths = [max(map(len, (name, *column))) for name, *column in zip(names, *labels, strict=True)]
+    for part in _parts(table, cells, out.width - sum(widths) - 2 * len(widths)):
+        lines = Lines(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        for name in names:
+            lines.add_column(name, no_wrap=True)
+        for i in part:
+            lines.add_column("\n".join(_folded(table.columns[i].heading)), justify="right", no_wrap=True)
+        for label, row in zip(labels, cells, strict=True):
+            lines.add_row(*label, *("\n".join(row[i]).rstrip() for i in part))
+        out.print(lines)
+        out.print()
+    out.print(table.note, style="dim", highlight=False, markup=False)
+
+
+def _parts(table: Table, cells: list[list[tuple[str, str]]], room: int) -> list[list[int]]:
+    """Columns that fit beside each other, part by part."""
+    parts: list[list[int]] = [[]]
+    left = room
+    for i, column in enumerate(table.columns):
+        width = 2 + max(len(text) for texts in (_folded(column.heading), *(row[i] for row in cells)) for text in texts)
+        if width > left and parts[-1]:
+            parts.append([])
+            left = room
+        parts[-1].append(i)
+        left -= width
+    return parts
+
+
+def _folded(heading: str) -> list[str]:
+    """A heading in up to two lines."""
+    words = heading.split(" ")
+    return [" ".join(words[:-1]), words[-1]] if len(words) > 1 else [heading]
+
+
+def _print_heads(run: History) -> None:
+    from facade.cli.display import few_rounds
+    from facade.statistics import settlement
+    from facade.table import cluster_names
+
+    heads = settlement(run)
+    if heads is None:
+        return
+    names = cluster_names({run.experiment["data"]["clusters"]}, heads.shares.shape[1])
+    rest = "never settled" if heads.settling_round is None else f"settled from round {heads.settling_round} on"
+    kinds = {"unused": heads.unused, "shared": heads.shared}
+    said = [f"{kind} heads: {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
+    out.print(f"\n{run.path}: {'; '.join([rest, *said])}", highlight=False, markup=False, soft_wrap=True)
+    for round in few_rounds(list(range(1, len(heads.shares) + 1))):
+        shares = heads.shares[round - 1]
+        each = [f"{name} {' '.join(f'{share:4.0%}' for share in row)}" for name, row in zip(names, shares, strict=True)]
+        out.print(f"  round {round:>4}  {'   '.join(each)}", highlight=False)

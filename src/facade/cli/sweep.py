@@ -1,0 +1,179 @@
+"""`facade sweep`: a grid of settings times seeds, in one command that may be called again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from facade.cli.console import err, out
+from facade.errors import ExperimentError, FacadeError, StoppedError
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from facade.crew import Ended
+    from facade.sweep import Job
+
+Row = dict[str, Any]
+
+
+def sweep(
+    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Directory for the runs; call again to go on.")],
+    grid: Annotated[
+        list[str] | None, typer.Option(help="section.key=value,value,... Repeatable: all combinations.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3.", show_default="the file's")] = "",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all. Repeatable.")] = None,
+    preset: Annotated[str | None, typer.Option(help="A named set of settings: artefact.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; cores are divided among them.")] = 1,
+    select: Annotated[
+        str | None, typer.Option(help="validation.NUMBER: choose the best point of every algorithm by it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is to do and what it costs.")] = False,
+) -> None:
+    """Run a grid. Finished runs are skipped, unfinished ones resumed, failed ones tried again."""
+    from facade.sweep import Sweep, check_selection
+
+    threads = [f"runtime.threads={max(1, len(os.sched_getaffinity(0)) // jobs)}"] if jobs > 1 else []
+    planned = Sweep(experiment, out_dir, tuple(grid or ()), _seeds(seeds), (*threads, *(settings or ())), preset).jobs()
+    number = check_selection(select, planned) if select else None
+    todo = [job for job in planned if not job.finished]
+    _print_plan(planned, todo, jobs)
+    if dry_run:
+        return
+    failed = _compute(planned, todo, jobs)
+    _print_results(planned, out_dir, select, number)
+    if failed:
+        names = ", ".join(end.job.path.name for end in failed)
+        raise FacadeError(f"{len(failed)} of {len(planned)} runs failed ({names}); the same command tries them again")
+
+
+def _compute(planned: list[Job], todo: list[Job], at_once: int) -> list[Ended]:
+    """Compute what is to do, under one progress display; the runs that failed."""
+    from facade.crew import compute_all
+
+    ends: list[Ended] = []
+    with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
+        for end in compute_all(todo, at_once, progress.told):
+            progress.ended(end)
+            ends.append(end)
+    if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):
+        finished = sum(job.finished for job in planned)
+        said = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
+        raise StoppedError(said, signal.SIGINT)
+    return [end for end in ends if end.ended == "failed"]
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdecimal() for part in parts):
+        raise ExperimentError(f"--seeds {text}: expected whole numbers separated by commas, such as 1,2,3")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
+    begun = sum(1 for job in todo if job.done)
+    counts = f"{len(planned) - len(todo)} finished, {begun} to continue, {len(todo) - begun} to start"
+    err.print(f"{len(planned)} runs: {counts}.", highlight=False)
+    if not todo:
+        return
+    from facade.estimate import expected
+
+    price = expected([(job.experiment, job.done) for job in todo])
+    duration = _duration(price.seconds / min(at_once, len(todo)))
+    err.print(
+        f"Expected: {duration} with {at_once} at a time, from timing one round"
+        f" and one evaluation of {price.kinds} kind{'' if price.kinds == 1 else 's'} of run just now"
+        + (f"; {price.untimed} runs could not be timed." if price.untimed else "."),
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
+def _print_results(planned: list[Job], out_dir: Path, select: str | None, number: str | None) -> None:
+    """The table of the finished runs, on the screen and as table.csv; the choice, if one is wanted."""
+    from facade import store
+    from facade.cli.show import print_table
+    from facade.history import load
+    from facade.sweep import candidates, write_selection
+    from facade.table import tabulate, to_csv
+
+    runs = [load(job.path) for job in planned if job.finished]
+    if not runs:
+        return
+    table = tabulate(runs)
+    print_table(table)
+    store.replace(out_dir / "table.csv", to_csv(table).encode())
+    written = [out_dir / "table.csv"]
+    if select is not None and number is not None:
+        found = candidates(planned, number)
+        written += write_selection(found, select, out_dir)
+        for candidate in found:
+            mean = "failed" if candidate.mean is None else f"{candidate.mean:.4f}"
+            mark = " <- chosen" if candidate.chosen else ""
+            name = candidate.experiment.algorithm["name"]
+            out.print(
+                f"{name}  {' '.join(candidate.point)}  {select} {mean}{mark}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
+    out.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+
+
+class SweepProgress:
+    """One bar for the sweep and one for each run under way; plain lines where there is no terminal."""
+
+    def __init__(self, runs: int, finished: int) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=err,
+            disable=not err.is_terminal,
+        )
+        self._runs, self._count = runs, finished
+        self._all = self._bars.add_task("runs", total=runs, completed=finished)
+        self._tasks: dict[Path, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def told(self, job: Job, event: Row) -> None:
+        """A run has done some of its rounds."""
+        if job.path not in self._tasks:
+            total = job.experiment.training.rounds
+            self._tasks[job.path] = self._bars.add_task(job.path.name, total=total)
+        self._bars.update(self._tasks[job.path], completed=event["done"])
+
+    def ended(self, end: Ended) -> None:
+        """A run is over."""
+        if end.job.path in self._tasks:
+            self._bars.remove_task(self._tasks.pop(end.job.path))
+        self._count += end.ended == "finished"
+        self._bars.update(self._all, completed=self._count)
+        said = f"{end.job.path.name} {end.ended}" + (f": {end.reason}" if end.reason else "")
+        self._bars.console.print(f"{self._count}/{self._runs}  {said}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,163 @@
+"""The fairness gate: clauses that runs must keep, judged from their recorded confusion matrices."""
+
+from __future__ import annotations
+
+import tomllib
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from facade.errors import ExperimentError, unknown
+from facade.history import History
+from facade.statistics import ROUNDING, Estimate, estimates
+from facade.table import grouped, labels
+
+Bound = Literal["min", "max", "must"]
+Outcome = Literal["kept", "broken", "not judged"]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A kind of promise."""
+
+    bound: Bound
+    number: str
+    """The number of `facade.statistics` that is bounded."""
+    says: str
+    low: float = 0.0
+    high: float = 1.0
+    """Limits that make sense."""
+
+
+CLAUSES: dict[str, Clause] = {
+    "min_cluster_accuracy": Clause("min", "worst_cluster", "final accuracy of the worst cluster"),
+    "max_gap": Clause("max", "gap", "largest difference between the clusters' final accuracies"),
+    "max_equalized_odds": Clause("max", "eo", "equalized odds of the final models", high=2.0),
+    "min_fair_accuracy": Clause("min", "fair_accuracy", "final fair accuracy"),
+    "min_gain_over_local": Clause("min", "worst_gain", "what the worst-off node gains over training alone", low=-1.0),
+    "must_separate": Clause("must", "separated", "no head serves two clusters, in any seed"),
+    "must_settle": Clause("must", "settled", "every cluster has one head of its own, in every seed"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One clause, judged for one experiment."""
+
+    experiment: str
+    clause: str
+    limit: float | bool
+    outcome: Outcome
+    estimate: Estimate | None = None
+    reason: str = ""
+    """Why it could not be judged, or how it was broken, in words."""
+
+    @property
+    def close(self) -> bool:
+        """Whether the limit lies inside the interval: another seed, or other test images, might turn
+        the verdict."""
+        interval = self.estimate.interval if self.estimate else None
+        return interval is not None and interval.low <= self.limit <= interval.high
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        said = f"{self.clause} = {str(self.limit).lower()}: {self.outcome}"
+        if self.estimate is not None and self.estimate.mean is not None and not isinstance(self.limit, bool):
+            said += f", {self.estimate.mean:.4f}"
+            if self.estimate.interval is not None:
+                low, high, kind = self.estimate.interval
+                said += f" [{low:.4f}, {high:.4f}] ({kind})"
+            if self.close:
+                said += ", but the limit lies inside the interval"
+        return f"{said}; {self.reason}" if self.reason else said
+
+
+def read(path: str | Path) -> dict[str, float | bool]:
+    """The clauses of a contract file and their limits."""
+    try:
+        written = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ExperimentError(f"contract {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ExperimentError(f"contract {path} is not valid TOML: {error}") from None
+    for name, limit in written.items():
+        _check(name, limit)
+    asked = {name: limit for name, limit in written.items() if limit is not False}
+    if not asked:
+        raise ExperimentError(f"contract {path} has no clause; known: {', '.join(CLAUSES)}")
+    return asked
+
+
+def _check(name: str, limit: Any) -> None:
+    if name not in CLAUSES:
+        raise unknown("clause", name, CLAUSES)
+    clause = CLAUSES[name]
+    if clause.bound == "must":
+        if not isinstance(limit, bool):
+            raise ExperimentError(f"{name} = {limit!r} makes no sense; expected true or false")
+    elif isinstance(limit, bool) or not isinstance(limit, int | float) or not clause.low <= limit <= clause.high:
+        raise ExperimentError(
+            f"{name} = {limit!r} makes no sense; expected a number from {clause.low:g} to {clause.high:g}"
+            " (accuracies are shares, 0.8 is 80 %)"
+        )
+
+
+def judge(contract: dict[str, float | bool], runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
+    """Every clause for every experiment among the runs (its seeds taken together); `against` are
+    runs of `local`."""
+    groups = grouped(runs)
+    verdicts = []
+    for label, group in zip(labels(groups), groups, strict=True):
+        found = estimates(group, None, against)
+        name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
+        verdicts += [_judged(name, clause, limit, found) for clause, limit in contract.items()]
+    return verdicts
+
+
+def _judged(experiment: str, name: str, limit: float | bool, found: dict[str, Estimate]) -> Verdict:
+    clause = CLAUSES[name]
+    estimate = found.get(clause.number)
+    if estimate is None or estimate.mean is None:
+        return Verdict(experiment, name, limit, "not judged", reason=_missing(clause))
+    if clause.bound == "must":
+        kept = all(estimate.known)
+        yes, count = sum(map(bool, estimate.known)), len(estimate.points)
+        how = f"true in {yes} of {count} run{'s' if count > 1 else ''}"
+        return Verdict(experiment, name, limit, "kept" if kept else "broken", estimate, how)
+    spare = estimate.mean - limit if clause.bound == "min" else limit - estimate.mean
+    kept = spare >= -ROUNDING
+    return Verdict(experiment, name, limit, "kept" if kept else "broken", estimate)
+
+
+def _missing(clause: Clause) -> str:
+    if clause.number == "worst_gain":
+        return "it needs runs of 'local' with the same data, model and seeds; name them with --against"
+    if clause.bound == "must":
+        return "the algorithm has no heads to choose from, or the run does not know its clusters"
+    return "the run does not know its clusters, or has only one"
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> int:
+    """1 if a clause is broken, else 2 if one could not be judged, else 0."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    return 1 if "broken" in outcomes else 2 if "not judged" in outcomes else 0
+
+
+def to_junit(verdicts: Sequence[Verdict]) -> bytes:
+    """The verdicts as JUnit XML, one test case per experiment and clause."""
+    counts = {kind: str(sum(v.outcome == kind for v in verdicts)) for kind in ("broken", "not judged")}
+    totals = {"tests": str(len(verdicts)), "failures": counts["broken"], "errors": counts["not judged"]}
+    suite = ET.Element("testsuite", {"name": "facade check", **totals})
+    for verdict in verdicts:
+        case = ET.SubElement(suite, "testcase", classname=verdict.experiment, name=verdict.clause)
+        if verdict.outcome == "broken":
+            ET.SubElement(case, "failure", message=verdict.sentence)
+        elif verdict.outcome == "not judged":
+            ET.SubElement(case, "error", message=verdict.sentence)
+        else:
+            ET.SubElement(case, "system-out").text = verdict.sentence
+    ET.indent(suite)
+    return bytes(ET.tostring(suite, encoding="utf-8", xml_declaration=True)) + b"\n"

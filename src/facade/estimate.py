@@ -1,0 +1,103 @@
+"""What runs will cost, from timing a little of each kind before they start."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from facade.config import Experiment
+from facade.data.federation import Federation
+from facade.engine import play
+from facade.errors import DivergedError
+from facade.history import hash_of
+from facade.records import determining
+from facade.runtimes.local import deliver
+from facade.setup import set_up
+
+_FEW = 256
+"""Test images per test set in a trial; the rest is extrapolated."""
+_BRIEF = 5.0
+"""Seconds of set-up that are worth measuring twice."""
+_NO_MATTER = ("seed", "training.lr", "training.rounds", "evaluation.every")
+"""Keys that do not change what a round or an evaluation costs."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds that a kind of run takes."""
+
+    setup: float
+    round: float
+    evaluation: float
+
+    def of(self, experiment: Experiment, done: int = 0) -> float:
+        """Seconds for the rounds that are left, with their evaluations."""
+        left, every = experiment.training.rounds - done, experiment.evaluation.every
+        return self.setup + left * self.round + (left // every + 1) * self.evaluation
+
+
+def kind(experiment: Experiment) -> str:
+    """Equal for experiments whose rounds and evaluations cost the same."""
+    flat = determining(experiment.model_dump()) | {"runtime.threads": experiment.runtime.threads}
+    return hash_of({key: value for key, value in flat.items() if key not in _NO_MATTER})
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What some runs will take, one after the other."""
+
+    seconds: float
+    kinds: int
+    """How many kinds of run were timed."""
+    untimed: int
+    """Runs whose kind could not be timed; they are not in the sum."""
+
+
+def expected(runs: Sequence[tuple[Experiment, int]]) -> Expected:
+    """The sum over (experiment, rounds done), after one trial for every kind."""
+    kinds = {kind(experiment): experiment for experiment, _ in reversed(runs)}
+    prices: dict[str, Price] = {}
+    for name, experiment in kinds.items():
+        with contextlib.suppress(DivergedError):  # the run itself will say so
+            prices[name] = trial(experiment)
+    seconds = [prices[kind(e)].of(e, done) for e, done in runs if kind(e) in prices]
+    return Expected(sum(seconds), len(prices), len(runs) - len(seconds))
+
+
+def trial(experiment: Experiment) -> Price:
+    """Load the data, then time one round and one evaluation at the end of the run, where warm-ups are
+    over, from untrained models and on a few test images."""
+    began = time.perf_counter()
+    setup = set_up(experiment)
+    if time.perf_counter() - began < _BRIEF:  # the first time also imports libraries: time it again
+        began = time.perf_counter()
+        setup = set_up(experiment)
+    shard = setup.shard(np.arange(setup.federation.n))
+    federation, share = _with_few_tests(setup.federation)
+    watch, rounds = setup.learner.stopwatch, experiment.training.rounds
+    game = play(setup.algorithm, shard, setup.plan, federation, (max(rounds - 2, 0), setup.algorithm.init(shard)))
+    started = loaded = time.perf_counter()
+    post = next(game)
+    if post.round < rounds - 1:  # that round also warmed caches up: time the next one
+        watch.lap()
+        started = time.perf_counter()
+        post = game.send(deliver([post], [shard])[0])
+    round = time.perf_counter() - started - watch.lap().get("evaluate", 0.0)
+    with contextlib.suppress(StopIteration):
+        game.send(deliver([post], [shard])[0])
+    return Price(loaded - began, round, watch.lap()["evaluate"] / share)
+
+
+def _with_few_tests(federation: Federation) -> tuple[Federation, float]:
+    """The federation with shorter test sets, and the share of the test images that is left."""
+    tests, validations = [part[:_FEW] for part in federation.tests], federation.validations
+    short = dataclasses.replace(
+        federation, tests=tests, validations=None if validations is None else [part[:_FEW] for part in validations]
+    )
+    sizes = [sum(len(f.tests[of]) for of in f.test_of) for f in (short, federation)]
+    return short, sizes[0] / sizes[1]

@@ -1,0 +1,100 @@
+"""A model to take home: one node's deployed model in a directory that does not need this library."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from facade import history, portable, store, tree
+from facade.card import card
+from facade.errors import ExperimentError, FacadeError, RunDirectoryError
+from facade.history import History
+from facade.portable import Deployed
+from facade.records import RunDirectory
+from facade.result import Result
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what could not be."""
+
+    node: int
+    files: list[Path]
+    left_out: dict[str, str]
+    """File name and why it is not there."""
+
+
+def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Exported:
+    """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
+    result, past = Result.load(run), history.load(run)
+    twins = tree.digests(result.models, len(past.test_of))
+    chosen = pick(past, twins, node, head)
+    facts = RunDirectory(Path(run)).read("federation.json")
+    model = Deployed(
+        result.model(chosen), result.learner.inputs, result.learner.dtype, getattr(torch, facts["stored"])
+    ).eval()
+    forms = {"model.pt2": portable.program(model), "model.onnx": portable.onnx(model)}
+    files = {name: form.content for name, form in forms.items() if form.content is not None}
+    text = portable.source(model, result.experiment.model.name, past.classes, "model.pt2" in files)
+    files |= {
+        "weights.safetensors": _weights(result, chosen),
+        "classes.json": (json.dumps(past.classes) + "\n").encode(),
+        "model.py": text.encode(),
+    }
+    same = [i for i, digest in enumerate(twins) if digest == twins[chosen]]
+    left_out = {name: form.reason for name, form in forms.items() if form.content is None}
+    files["README.md"] = card(past, facts, chosen, same, sorted(files), left_out).encode()
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        store.replace(out / name, content)
+    _check(out, model)
+    return Exported(chosen, [out / name for name in sorted(files)], left_out)
+
+
+def pick(run: History, digests: list[str], node: int | None, head: int | None) -> int:
+    """The node whose deployed model is meant; `digests` tell equal models from different ones."""
+    n = len(run.test_of)
+    if (node is None) == (head is None):
+        raise ExperimentError("say which model to export: --node I, or --head J for what the nodes of a head share")
+    if node is not None:
+        if not 0 <= node < n:
+            raise ExperimentError(f"--node {node} does not exist; nodes are 0 to {n - 1}")
+        return node
+    choice = run.final.choice
+    if choice is None:
+        raise ExperimentError(f"--head {head}: algorithm '{run.algorithm}' has no heads to choose from; use --node")
+    users = np.nonzero(choice == head)[0].tolist()
+    if not users:
+        used = ", ".join(map(str, sorted(set(choice.tolist()))))
+        raise ExperimentError(f"--head {head} was deployed by nobody at the end of the run; heads in use: {used}")
+    if len({digests[user] for user in users}) > 1:
+        raise ExperimentError(
+            f"the nodes that chose head {head} deploy different models (the run has no full last exchange);"
+            f" use --node with one of {', '.join(map(str, users))}"
+        )
+    return int(users[0])
+
+
+def _weights(result: Result, node: int) -> bytes:
+    from safetensors.torch import save
+
+    return save({name: leaf.contiguous().clone() for name, leaf in tree.rows(result.models, node).items()})
+
+
+def _check(out: Path, model: Deployed) -> None:
+    """Load what was written and compare it, to the bit, with what was meant."""
+    wave = torch.arange(model.example().numel()).view_as(model.example()) * 37 % 256
+    samples = wave.to(model.stored)
+    with torch.no_grad():
+        # run_path, unlike an import, leaves no compiled copy beside the file
+        written = runpy.run_path(str(out / "model.py"))["load"]()
+        if not torch.equal(written(samples), model(samples)):
+            raise FacadeError(f"{out / 'model.py'} does not compute what the run's model computes; it must not be used")

@@ -1,0 +1,207 @@
+"""What the rows of a run say, as arrays. Statistics, tables and contracts look at nothing else, so a
+new metric works on old runs."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from facade.errors import RunDirectoryError
+from facade.metrics import Counts, Floats
+from facade.records import RunDirectory, determining
+from facade.rows import Row, RowsFile
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All nodes, tested at one moment."""
+
+    round: int
+    confusion: Counts
+    """[n, C, C] true class by predicted class."""
+    choice: Counts | None = None
+    """[n] the head each node deploys."""
+    validation: Counts | None = None
+    """[n, C, C] on validation data."""
+    validation_loss: Floats | None = None
+    """[n] mean loss on validation data."""
+
+
+@dataclass(frozen=True)
+class History:
+    """A finished run, from its rows alone."""
+
+    path: Path
+    experiment: Row
+    """The resolved experiment as nested dicts, as it was written."""
+    classes: list[str]
+    cluster: Counts | None
+    """[n] ground truth, where it is known."""
+    test_of: Counts
+    """[n] number of each node's test set."""
+    heard: Floats
+    """[R] payload bytes that a node heard in each round, the mean over nodes."""
+    choice: Counts | None
+    """[R, n] the head each node chose in each round."""
+    evaluations: list[Evaluation]
+    """In the order of rounds, without the final one."""
+    final: Evaluation
+    heard_finally: float
+    """Payload bytes of the final exchange, the mean over nodes."""
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name."""
+        return str(self.experiment["algorithm"]["name"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.experiment["seed"])
+
+    @property
+    def heads(self) -> int:
+        """How many heads there are to choose from; 0 for algorithms without."""
+        if self.choice is None:
+            return 0
+        return int(self.experiment["algorithm"].get("heads", self.choice.max() + 1))
+
+    @functools.cached_property
+    def point(self) -> dict[str, Any]:
+        """What determines the run but for the seed, by `section.key`: runs with equal points are
+        repetitions of one experiment."""
+        return {key: value for key, value in determining(self.experiment).items() if key != "seed"}
+
+    @functools.cached_property
+    def point_hash(self) -> str:
+        """SHA-256 of the point."""
+        return hash_of(self.point)
+
+
+def hash_of(point: dict[str, Any]) -> str:
+    """SHA-256 of a flat description."""
+    return hashlib.sha256(json.dumps(point, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class _Gathered:
+    """Moments of a run as they are read."""
+
+    heard: list[float] = field(default_factory=list)
+    choice: list[list[int]] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    final: tuple[Evaluation, float] | None = None
+
+
+def load(path: str | Path) -> History:
+    """The finished run of a directory; RunDirectoryError if there is none."""
+    directory = RunDirectory(Path(path))
+    if not directory.started:
+        raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
+    experiment, facts = directory.described(), directory.read("federation.json")
+    n = len(facts["images"])
+    gathered = _gather(directory.rows, n)
+    if gathered.final is None:
+        rounds = experiment["training"]["rounds"]
+        raise RunDirectoryError(
+            f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
+            f" continue it with: facade run {path}/experiment.toml --out {path} --resume"
+        )
+    evaluation, heard_finally = gathered.final
+    return History(
+        path=directory.path,
+        experiment=experiment,
+        classes=facts["classes"],
+        cluster=None if facts["cluster"] is None else np.array(facts["cluster"]),
+        # Runs of the first version do not say who shares a test set; clusters did.
+        test_of=np.array(facts.get("test_of") or facts["cluster"] or range(n)),
+        heard=np.array(gathered.heard),
+        choice=np.array(gathered.choice) if gathered.choice else None,
+        evaluations=gathered.evaluations,
+        final=evaluation,
+        heard_finally=heard_finally,
+    )
+
+
+def _gather(rows: RowsFile, n: int) -> _Gathered:
+    gathered = _Gathered()
+    for (round, kind), group in itertools.groupby(rows, key=lambda row: (row["round"], row["kind"])):
+        moment = list(group)
+        if len(moment) != n:
+            warnings.warn(
+                f"{rows.path}: round {round} has {kind} rows of {len(moment)} of {n} nodes; they are ignored",
+                stacklevel=3,
+            )
+        elif kind == "round":
+            gathered.heard.append(sum(row["bytes"] for row in moment) / n)
+            if "choice" in moment[0]:
+                gathered.choice.append([row["choice"] for row in moment])
+        elif kind == "evaluation":
+            gathered.evaluations.append(_evaluation(moment))
+        elif kind == "final":
+            gathered.final = _evaluation(moment), sum(row["bytes"] for row in moment) / n
+    return gathered
+
+
+def _evaluation(rows: list[Row]) -> Evaluation:
+    def column(name: str, dtype: type[np.generic]) -> Any:
+        return np.array([row[name] for row in rows], dtype=dtype) if name in rows[0] else None
+
+    return Evaluation(
+        rows[0]["round"],
+        column("confusion", np.int64),
+        column("choice", np.int64),
+        column("validation_confusion", np.int64),
+        column("validation_loss", np.float64),
+    )
+
+
+def find(paths: Iterable[str | Path]) -> list[Path]:
+    """Run directories among the paths: a run itself, or all runs directly or further below."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise RunDirectoryError(f"{path} does not exist; give a run directory or a directory that holds runs")
+        here = list(_runs_below(path))
+        if not here:
+            raise RunDirectoryError(f"{path} holds no run; give a run directory or a directory that holds runs")
+        found += [run for run in here if run not in found]
+    return found
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
+    if RunDirectory(path).started:
+        yield path
+    elif path.is_dir():
+        for child in sorted(path.iterdir()):
+            yield from _runs_below(child)
+
+
+def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
+    """All finished runs at or below the paths. Unfinished ones are left out with a warning, or, where
+    the `whole` is asked for, refused; a second run of the same experiment and seed is left out."""
+    runs: dict[tuple[str, int], History] = {}
+    unfinished: list[str] = []
+    for path in find(paths):
+        try:
+            run = load(path)
+        except RunDirectoryError as error:
+            unfinished.append(str(error))
+            continue
+        twin = runs.setdefault((run.point_hash, run.seed), run)
+        if twin is not run:
+            warnings.warn(f"{path} repeats the experiment and seed of {twin.path}; it is left out", stacklevel=2)
+    if unfinished and (whole or not runs):
+        raise RunDirectoryError("; ".join(unfinished))
+    for complaint in unfinished:
+        warnings.warn(f"left out: {complaint}", stacklevel=2)
+    return list(runs.values())

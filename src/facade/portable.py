@@ -1,0 +1,222 @@
+"""A trained module in forms that do not need this library: plain PyTorch source, torch.export, ONNX."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import io
+import logging
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from string import Template
+
+import torch
+from torch import Tensor, nn
+
+from facade.errors import ExperimentError
+from facade.learner import Inputs
+from facade.names import foreign, is_foreign
+
+
+class Deployed(nn.Module):
+    """A network with its normalisation in front: stored samples [N, *shape] in, logits [N, classes]
+    out. The text of model.py says the same without this library."""
+
+    def __init__(self, network: nn.Module, inputs: Inputs, dtype: torch.dtype, stored: torch.dtype) -> None:
+        super().__init__()
+        self.network, self.inputs, self.dtype, self.stored = network, inputs, dtype, stored
+        per_channel = (-1,) + (1,) * (len(inputs.shape) - 1)
+        mean, std = (torch.tensor(v, dtype=dtype).view(per_channel) for v in (inputs.mean, inputs.std))
+        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.register_buffer("shift", mean / std, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Bytes are brought to [0, 1] and normalised; rows of floats are taken as they are."""
+        x = x.to(self.dtype)
+        return self.network(x * self.scale - self.shift if self.stored == torch.uint8 else x)  # type: ignore[no-any-return, operator]
+
+    def example(self) -> Tensor:
+        """Two samples of the right shape and type, for those who trace."""
+        return torch.zeros(2, *self.inputs.shape, dtype=self.stored)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to ship a model: its bytes, or why there are none."""
+
+    content: bytes | None
+    reason: str = ""
+
+
+def program(model: Deployed) -> Form:
+    """A torch.export program that takes any number of samples per call."""
+    try:
+        with _quietly():
+            shapes = ({0: torch.export.Dim("samples")},)
+            traced = torch.export.export(model, (model.example(),), dynamic_shapes=shapes)
+            file = io.BytesIO()
+            torch.export.save(traced, file)
+    except Exception as error:  # whatever the tracer stumbles over is a property of the model
+        return Form(None, f"torch.export cannot trace this model ({_first_line(error)})")
+    return Form(file.getvalue())
+
+
+def onnx(model: Deployed) -> Form:
+    """An ONNX model, where its exporter is installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript")):
+        return Form(None, "ONNX needs an extra: pip install 'facade-dl[onnx]'")
+    try:
+        with _quietly():
+            made = torch.onnx.export(
+                model,
+                (model.example(),),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim("samples")},),
+                input_names=["samples"],
+                output_names=["logits"],
+                verbose=False,
+            )
+            content: bytes = made.model_proto.SerializeToString()  # type: ignore[union-attr]
+    except Exception as error:
+        return Form(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
+    return Form(content)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Exporters print, warn and log about their own affairs."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+# model.py
+
+
+def source(model: Deployed, name: str, classes: list[str], traced: bool) -> str:
+    """The text of model.py: the architecture written out; else the program model.pt2, if it could be
+    `traced`; else a user's own class `name`, which must then be importable."""
+    network = written_out(model.network)
+    if network is None and not traced:
+        network = _own_class(name, {"shape": model.inputs.shape, "classes": len(classes)})
+    imports = {"OrderedDict(": "from collections import OrderedDict", "importlib.": "import importlib"}
+    facts = {
+        "what": "uint8 images" if model.stored == torch.uint8 else "rows of numbers",
+        "imports": "".join(f"{line}\n" for word, line in imports.items() if network and word in network),
+        "classes": repr(classes),
+        "shape": repr(tuple(model.inputs.shape)),
+        "mean": repr(model.inputs.mean),
+        "std": repr(model.inputs.std),
+        "dtype": str(model.dtype),
+        "network": network or "",
+        "input": "x * self.scale - self.shift" if model.stored == torch.uint8 else "x",
+    }
+    return Template(_HEAD + (_MODULE if network is not None else _PROGRAM)).substitute(facts)
+
+
+def written_out(module: nn.Module) -> str | None:
+    """Python source that builds the architecture from torch.nn alone; None where that cannot be said,
+    because a module has a forward of its own."""
+    text = _expression(module, "        ")
+    if text is None:
+        return None
+    try:
+        rebuilt = eval(text, {"nn": nn, "OrderedDict": OrderedDict})
+    except (SyntaxError, NameError, TypeError, ValueError):  # a layer that prints itself in another way
+        return None
+    return text if repr(rebuilt) == repr(module) else None
+
+
+def _expression(module: nn.Module, indent: str) -> str | None:
+    """torch.nn layers print themselves as they are made; a Sequential lists them."""
+    if type(module) is nn.Sequential:
+        inner = indent + "    "
+        parts = [(name, _expression(child, inner)) for name, child in module.named_children()]
+        if any(part is None for _, part in parts):
+            return None
+        lines = "".join(f'{inner}("{name}", {part}),\n' for name, part in parts)
+        return f"nn.Sequential(OrderedDict([\n{lines}{indent}]))"
+    kind = type(module)
+    if getattr(nn, kind.__name__, None) is not kind or any(True for _ in module.children()):
+        return None
+    return f"nn.{module!r}".replace("padding=same", "padding='same'").replace("padding=valid", "padding='valid'")
+
+
+def _own_class(name: str, given: dict[str, object]) -> str:
+    if not is_foreign(name):
+        raise ExperimentError(f"model '{name}' can neither be written out nor traced, so it cannot be exported")
+    module, _, attribute = name.partition(":")
+    wants = inspect.signature(foreign("model", name)).parameters
+    arguments = ", ".join(f"{key}={value!r}" for key, value in given.items() if key in wants)
+    return f'importlib.import_module("{module}").{attribute}({arguments})'
+
+
+_HEAD = '''\
+"""A trained classifier; see README.md beside this file for what it can and cannot do.
+
+    from model import CLASSES, load
+    logits = load()(samples)                      # $what [N, *SHAPE] -> [N, len(CLASSES)]
+    names = [CLASSES[i] for i in logits.argmax(1)]
+"""
+
+${imports}\
+from pathlib import Path
+
+import torch
+from torch import nn
+
+CLASSES = $classes
+SHAPE = $shape
+HERE = Path(__file__).parent
+'''
+
+_MODULE = '''\
+MEAN, STD = $mean, $std
+
+
+class Model(nn.Module):
+    """The network with its normalisation in front."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = $network
+        mean, std = (torch.tensor(v, dtype=$dtype).view(-1, *[1] * (len(SHAPE) - 1)) for v in (MEAN, STD))
+        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.register_buffer("shift", mean / std, persistent=False)
+
+    def forward(self, x):
+        x = x.to($dtype)
+        return self.network($input)
+
+
+def load():
+    """The trained model, ready to predict."""
+    from safetensors.torch import load_file
+
+    model = Model().to($dtype)
+    weights = load_file(HERE / "weights.safetensors")
+    unknown = model.network.load_state_dict(weights, strict=False).unexpected_keys
+    if unknown:
+        raise ValueError(f"weights.safetensors does not fit this architecture: {unknown}")
+    return model.eval()
+'''
+
+_PROGRAM = '''\
+
+
+def load():
+    """The trained model, ready to predict: a torch.export program with the normalisation built in."""
+    return torch.export.load(HERE / "model.pt2").module()
+'''

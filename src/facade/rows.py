@@ -1,0 +1,54 @@
+"""The facts of a run, as its rows.jsonl holds them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from facade.errors import RunDirectoryError
+
+Row = dict[str, Any]
+
+
+class RowsFile(Sequence[Row]):
+    """The rows of a run, read from the file whenever they are asked for and never all kept. A
+    half-written last row, as a crash leaves one, is left out with a warning."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[Row]:
+        try:
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if not line.endswith(b"\n"):
+                        warnings.warn(f"{self.path}: the last row is half-written and ignored", stacklevel=2)
+                        return
+                    yield self._row(number, line)
+        except OSError as error:
+            raise RunDirectoryError(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def _row(self, number: int, line: bytes) -> Row:
+        try:
+            row: Row = json.loads(line)
+        except ValueError as error:
+            raise RunDirectoryError(f"{self.path}, line {number} is not a row ({error}); the file is damaged") from None
+        return row
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,253 @@
+"""How good, how fair, at what price, and how sure: the numbers of runs that differ only in their seed.
+
+Numbers have names; those of the final evaluation are called as in `facade list metrics`, with
+`cluster_0`, `cluster_1`, ... for the clusters, `worst_cluster` for the lowest of them and `gap` for the
+largest difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from facade import metrics, seeds
+from facade.history import Evaluation, History
+from facade.metrics import Counts, Floats
+from facade.result import measure
+
+LEVEL = 0.95
+RESAMPLES = 1000
+SEEDS = "seeds"
+TEST_NOISE = "test-set noise only"
+ROUNDING = 1e-9
+"""How far below a limit a mean may be by rounding alone."""
+
+Numbers = dict[str, float]
+
+
+class Interval(NamedTuple):
+    """A range for the true value, and what its width accounts for."""
+
+    low: float
+    high: float
+    accounts_for: str
+    """SEEDS, or TEST_NOISE for a single run."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number over the seeds of an experiment."""
+
+    points: list[float | None]
+    """One value per seed, none left out; None: that run has no such number (a target not reached)."""
+    interval: Interval | None = None
+
+    @property
+    def known(self) -> list[float]:
+        """The points that are numbers."""
+        return [point for point in self.points if point is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds; None unless every seed has the number."""
+        return float(np.mean(self.known)) if self.known and len(self.known) == len(self.points) else None
+
+    @property
+    def std(self) -> float | None:
+        """Population standard deviation over seeds, as the paper prints it."""
+        return None if self.mean is None else float(np.std(self.known))
+
+
+def estimates(
+    runs: Sequence[History], target: float | None = None, local: Sequence[History] = ()
+) -> dict[str, Estimate]:
+    """Every number of an experiment, from its runs with different seeds. `target` is an accuracy whose
+    price is wanted; `local` are runs of training alone to compare with."""
+    each = [numbers(run, target, local) for run in runs]
+    names = list(dict.fromkeys(name for found in each for name in found))
+    noise = _noise(runs[0], local) if len(runs) == 1 else {}
+    made = {}
+    for name in names:
+        points = [found.get(name) for found in each]
+        interval = noise_interval(each[0][name], noise[name]) if name in noise else student_interval(points)
+        made[name] = Estimate(points, interval)
+    if len(runs) > 1 and "fair_accuracy" in made:
+        made["fair_accuracy_of_means"] = Estimate([_fair_of_means(made)])
+    return made
+
+
+def _fair_of_means(made: dict[str, Estimate]) -> float:
+    """Fair accuracy as the paper computed it: from accuracies that are means over seeds."""
+    means = [estimate.mean for name, estimate in made.items() if name.startswith("cluster_") and estimate.mean]
+    return metrics.fair_accuracy(np.array(means, dtype=np.float64))
+
+
+def numbers(run: History, target: float | None = None, local: Sequence[History] = ()) -> Numbers:
+    """The numbers of one run."""
+    found = tested(run.final, run.cluster)
+    for name in ("fair_accuracy", "all"):
+        if name in found:
+            found[f"highest_{name}"] = max(tested(e, run.cluster)[name] for e in (*run.evaluations, run.final))
+    found |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
+    if target is not None and (reached := cost_to(run, target)) is not None:
+        found |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}
+    if (other := alone(run, local)) is not None:
+        gain = gains(run, other)
+        found |= {"mean_gain": float(gain.mean()), "worst_gain": float(gain.min())}
+    if (heads := settlement(run)) is not None:
+        found |= {"unused_heads": float(len(heads.unused)), "shared_heads": float(len(heads.shared))}
+        if heads.settling_round is not None:
+            found["settling_round"] = float(heads.settling_round)
+    return found
+
+
+def tested(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
+    """The numbers of one evaluation on test data."""
+    return _flat(measure(evaluation.confusion, cluster, evaluation.choice))
+
+
+def validated(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
+    """The same on validation data, and the mean `loss`; nothing where there are none."""
+    if evaluation.validation is None or evaluation.validation_loss is None:
+        return {}
+    return _flat(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+
+
+def _flat(measured: dict[str, object]) -> Numbers:
+    clusters = measured.get("clusters")
+    flat: Numbers = {}
+    if isinstance(clusters, list):
+        flat = {f"cluster_{c}": share for c, share in enumerate(clusters)}
+        flat |= {"worst_cluster": min(clusters), "gap": max(clusters) - min(clusters)}
+    return flat | {name: float(v) for name, v in measured.items() if isinstance(v, int | float)}
+
+
+# How sure
+
+
+def student_interval(points: Sequence[float | None], level: float = LEVEL) -> Interval | None:
+    """Student's t interval for the mean; None for fewer than two points, or where one is missing."""
+    from scipy.special import stdtrit
+
+    values = [point for point in points if point is not None]
+    if len(values) < max(2, len(points)):
+        return None
+    reach = float(stdtrit(len(values) - 1, (1 + level) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    middle = float(np.mean(values))
+    return Interval(middle - reach, middle + reach, SEEDS)
+
+
+def noise_interval(value: float, draws: Floats, level: float = LEVEL) -> Interval:
+    """The spread of the draws, put around the observed value. (Noise makes gaps between clusters
+    larger on average; moving the draws back to the value takes that out.)"""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]) - draws.mean() + value
+    return Interval(float(low), float(high), TEST_NOISE)
+
+
+def resampled(confusion: Counts, test_of: Counts, purpose: str = "test") -> Iterator[Counts]:
+    """RESAMPLES times: matrices [n, C, C] as other test images might have given them.
+
+    Images are drawn again, with replacement, from the confusion matrices. Nodes that share a test
+    set get the same draw, from the sum of their matrices: their answers to an image are taken to
+    rise and fall together, as those of equal models do, so intervals are wide rather than narrow.
+    The same run gets the same draws every time.
+    """
+    tests, which = np.unique(test_of, return_inverse=True)
+    sums = np.stack([confusion[test_of == test].sum(0) for test in tests])
+    images = np.array([confusion[test_of == test][0].sum() for test in tests])
+    shares = sums.reshape(len(tests), -1) / sums.sum((1, 2))[:, None]
+    generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
+    for _ in range(RESAMPLES):
+        yield generator.multinomial(images, shares).reshape(sums.shape)[which]
+
+
+def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
+    """[RESAMPLES] draws of the final evaluation's numbers."""
+    shifts, draws = [], []
+    for confusion in resampled(run.final.confusion, run.test_of):
+        draws.append(_flat(measure(confusion, run.cluster)))
+        shifts.append(metrics.accuracy(confusion))
+    always = set.intersection(*(set(draw) for draw in draws))  # a rare class may be missing from a draw
+    noise = {name: np.array([draw[name] for draw in draws]) for name in draws[0] if name in always}
+    nodes = metrics.accuracy(run.final.confusion)
+    moved = np.array(shifts) - np.mean(shifts, 0)
+    noise["worst_node"] = (nodes + moved).min(1)
+    if (other := alone(run, local)) is not None:
+        theirs = np.array([metrics.accuracy(c) for c in resampled(other.final.confusion, run.test_of, "local")])
+        gain = gains(run, other) + moved - (theirs - theirs.mean(0))
+        noise |= {"mean_gain": gain.mean(1), "worst_gain": gain.min(1)}
+    return noise
+
+
+# Price, gain, heads
+
+
+class Cost(NamedTuple):
+    """What it took to reach a target."""
+
+    rounds: int
+    bytes: float
+    """Payload bytes that a node heard, the mean over nodes."""
+
+
+def cost_to(run: History, target: float) -> Cost | None:
+    """Rounds and bytes at the first evaluation whose accuracy over all nodes reaches the target; the
+    final exchange counts if only the models after it do."""
+    for evaluation in run.evaluations:
+        if metrics.accuracy(evaluation.confusion).mean() >= target - ROUNDING:
+            return Cost(evaluation.round, float(run.heard[: evaluation.round].sum()))
+    if metrics.accuracy(run.final.confusion).mean() >= target - ROUNDING:
+        return Cost(run.final.round, float(run.heard.sum()) + run.heard_finally)
+    return None
+
+
+def alone(run: History, local: Sequence[History]) -> History | None:
+    """The run of `local` with the run's data, model and seed, if it is among those given."""
+    if run.algorithm == "local":
+        return None
+    wanted = [item for item in run.point.items() if item[0].startswith(("data.", "model."))]
+    for other in local:
+        if other.algorithm == "local" and other.seed == run.seed and all(other.point.get(k) == v for k, v in wanted):
+            return other
+    return None
+
+
+def gains(run: History, other: History) -> Floats:
+    """[n] final accuracy of every node minus what it reaches in the other run."""
+    return metrics.accuracy(run.final.confusion) - metrics.accuracy(other.final.confusion)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """Who chose which head, and when that came to rest."""
+
+    shares: Floats
+    """[R, G, k] share of every head in each round and cluster."""
+    settling_round: int | None
+    """The first round from which every cluster had a head of its own until the end."""
+    unused: list[int]
+    """Heads that nobody deploys in the end."""
+    shared: list[int]
+    """Heads that nodes of several clusters deploy in the end."""
+
+
+def settlement(run: History) -> Settlement | None:
+    """The choice of heads over the run; None for algorithms without heads or without clusters."""
+    if run.choice is None or run.cluster is None or run.final.choice is None:
+        return None
+    clusters = range(int(run.cluster.max()) + 1)
+    one_hot = run.choice[:, :, None] == np.arange(run.heads)
+    shares = np.stack([one_hot[:, run.cluster == c].mean(1) for c in clusters], axis=1)
+    settled = [metrics.settled(choice, run.cluster) for choice in run.choice]
+    rest = len(settled) - next((i for i, calm in enumerate(reversed(settled)) if not calm), len(settled))
+    users = {j: set(run.cluster[run.final.choice == j].tolist()) for j in range(run.heads)}
+    return Settlement(
+        shares,
+        rest + 1 if rest < len(settled) else None,
+        [j for j, who in users.items() if not who],
+        [j for j, who in users.items() if len(who) > 1],
+    )

@@ -1,0 +1,125 @@
+"""Files that survive a crash at any moment.
+
+A file is written aside, synced, renamed over the old one, and its directory is synced: afterwards
+there is the old file or the new one, never half of each. A `Store` keeps the newest few of a series
+of such files, each with a checksum, so that damage is noticed and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from facade.errors import StorageError
+
+_FOOTER = struct.Struct("<8sQ32s")
+"""At the end of a stored file: a mark, the length of the content, its SHA-256."""
+_MARK = b"facade-1"
+
+
+def replace(path: Path, *parts: bytes) -> None:
+    """Make `parts`, one after the other, the content of `path` in one step."""
+    aside = path.with_name(f".{path.name}.tmp")
+    try:
+        with aside.open("wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise StorageError(f"{path} could not be written: {error.strerror}; what was there is unchanged") from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_aside(path: Path) -> bool:
+    """Whether the file is what a crash left of a `replace`; it may be removed or overwritten."""
+    return path.name.startswith(".") and path.suffix == ".tmp"
+
+
+class Saved(NamedTuple):
+    """One good file of a store."""
+
+    number: int
+    path: Path
+    content: bytes
+
+
+class Store:
+    """The newest `keep` files of a numbered series in a directory of their own."""
+
+    def __init__(self, directory: Path, keep: int = 2) -> None:
+        self.directory = directory
+        self.keep = keep
+
+    @property
+    def numbers(self) -> list[int]:
+        """What is stored, good or damaged, ascending."""
+        return [int(path.stem) for path in self._files()]
+
+    def save(self, number: int, content: bytes) -> Path:
+        """Store the content under a number. Files with higher numbers go: they belong to a
+        continuation that was given up; so do the oldest, beyond the number to keep."""
+        path = self.directory / f"{number:09d}.saved"
+        footer = _FOOTER.pack(_MARK, len(content), hashlib.sha256(content).digest())
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.directory} could not be made: {error.strerror}") from error
+        replace(path, content, footer)
+        older = [p for p in self._files() if p.name <= path.name]
+        for unwanted in set(self._files()) - set(older[-self.keep :]):
+            unwanted.unlink(missing_ok=True)
+        return path
+
+    def newest_first(self) -> Iterator[Saved]:
+        """Good files, the newest first. Of a damaged one a warning names the file and what is wrong."""
+        for path in reversed(self._files()):
+            stored = path.read_bytes()
+            damage = _damage(stored)
+            if damage is None:
+                yield Saved(int(path.stem), path, stored[: -_FOOTER.size])
+            else:
+                warnings.warn(f"{path} is damaged ({damage}) and not used; going back to the one before", stacklevel=2)
+
+    def remove(self) -> None:
+        """Remove all files and the directory, if nothing else is in it."""
+        if not self.directory.is_dir():
+            return
+        for path in self.directory.iterdir():
+            if path.suffix == ".saved" or is_aside(path):
+                path.unlink()
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+    def _files(self) -> list[Path]:
+        """By ascending number."""
+        return sorted(p for p in self.directory.glob("*.saved") if p.stem.isdecimal())
+
+
+def _damage(stored: bytes) -> str | None:
+    """What is wrong with a stored file; None if it is whole."""
+    if len(stored) < _FOOTER.size:
+        return "it is cut off"
+    mark, length, digest = _FOOTER.unpack(stored[-_FOOTER.size :])
+    content = memoryview(stored)[: -_FOOTER.size]
+    if mark != _MARK or length != len(content):
+        return "it is cut off or overwritten"
+    return None if hashlib.sha256(content).digest() == digest else "its checksum is wrong"

@@ -1,0 +1,239 @@
+"""Tables over runs: one line per experiment, its seeds taken together; for people, papers and programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from facade.history import History
+from facade.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of `statistics.numbers` and how a table shows it."""
+
+    name: str
+    heading: str
+    scale: float = 1.0
+    digits: int = 0
+    counted: bool = False
+    """Whether it is a yes or no, shown as the number of seeds with a yes."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One experiment."""
+
+    label: dict[str, str]
+    """The keys in which the experiments of the table differ, and their values here."""
+    seeds: list[int]
+    runs: list[str]
+    """Directories, in the order of seeds."""
+    cells: dict[str, Estimate]
+    settlements: list[Settlement | None]
+    """Who chose which head, run by run; None without heads."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Experiments, each over its seeds."""
+
+    columns: list[Column]
+    lines: list[Line]
+
+    @property
+    def note(self) -> str:
+        """What the numbers are."""
+        several = any(len(line.seeds) > 1 for line in self.lines)
+        single = any(len(line.seeds) == 1 for line in self.lines)
+        parts = ["final = models after the last exchange; highest = best of all evaluations, seen on test data"]
+        if several:
+            parts.append("over seeds: mean ± population std, [95 % Student-t interval]")
+        if single:
+            parts.append(f"one seed: [95 % interval, {TEST_NOISE}]")
+        return "; ".join(parts)
+
+
+def grouped(runs: Sequence[History]) -> list[list[History]]:
+    """Runs of one experiment together, by seed; experiments in the order of their first run."""
+    groups: dict[str, list[History]] = {}
+    for run in runs:
+        groups.setdefault(run.point_hash, []).append(run)
+    return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
+
+
+def labels(groups: Sequence[Sequence[History]]) -> list[dict[str, str]]:
+    """Per experiment the algorithm, and whatever else the experiments differ in. Fields that belong
+    to one algorithm are no difference to another."""
+    points = [group[0].point for group in groups]
+    differing = [key for key in dict.fromkeys(key for point in points for key in point) if _differs(key, points)]
+    return [
+        {"algorithm": str(point["algorithm.name"])} | {key: str(point.get(key, "-")) for key in differing}
+        for point in points
+    ]
+
+
+def _differs(key: str, points: Sequence[dict[str, Any]]) -> bool:
+    if key == "algorithm.name":
+        return False
+    if not key.startswith("algorithm."):
+        return len({str(point.get(key)) for point in points}) > 1
+    pairs = {(point["algorithm.name"], str(point[key])) for point in points if key in point}
+    return len(pairs) > len({name for name, _ in pairs})
+
+
+def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
+    """The table of some runs. Runs of `local` among them are what gains are measured against."""
+    groups = grouped(runs)
+    local = [run for run in runs if run.algorithm == "local"]
+    lines = [
+        Line(
+            label,
+            [run.seed for run in group],
+            [str(run.path) for run in group],
+            estimates(group, target, local),
+            [settlement(run) for run in group],
+        )
+        for label, group in zip(labels(groups), groups, strict=True)
+    ]
+    present = {name for line in lines for name in line.cells}
+    return Table([column for column in _columns(runs, target) if column.name in present], lines)
+
+
+def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
+    sizes = {run.experiment["data"]["clusters"] for run in runs}
+    clusters = max((int(run.cluster.max()) + 1 for run in runs if run.cluster is not None), default=0)
+    return [
+        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(cluster_names(sizes, clusters))),
+        Column("all", "all acc.", 100, 2),
+        Column("worst_node", "worst node", 100, 2),
+        Column("fair_accuracy", "fair acc. (final)", 100, 2),
+        Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
+        Column("highest_fair_accuracy", "fair acc. (highest)", 100, 2),
+        Column("dp", "DP", 1, 4),
+        Column("eo", "EO", 1, 4),
+        Column("worst_gain", "worst gain over local", 100, 2),
+        Column("bytes_per_node", "MB per node", 1e-6, 1),
+        Column("rounds_to_target", f"rounds to {target:.0%}" if target else "", 1, 0),
+        Column("bytes_to_target", f"MB to {target:.0%}" if target else "", 1e-6, 1),
+        Column("settled", "settled", counted=True),
+        Column("settling_round", "settling round", 1, 0),
+        Column("unused_heads", "unused heads", 1, 1),
+    ]
+
+
+def cluster_names(sizes: set[str], clusters: int) -> list[str]:
+    """Majority and minority where every experiment has such; else cluster 0, 1, ..."""
+    pairs = [[int(part) for part in size.split(":")] for size in sizes]
+    if clusters == 2 and all(len(pair) == 2 and pair[0] >= pair[1] for pair in pairs):
+        return ["majority", "minority"]
+    return [f"cluster {c}" for c in range(clusters)]
+
+
+# What a cell says
+
+
+def number(column: Column, value: float) -> str:
+    """A value as the column shows it."""
+    return f"{value * column.scale:.{column.digits}f}"
+
+
+def cell(column: Column, estimate: Estimate | None) -> tuple[str, str]:
+    """The estimate in one line and, below it, its interval (empty if there is none)."""
+    if estimate is None or not estimate.known:
+        return "-", ""
+    count = len(estimate.points)
+    if column.counted:
+        yes = sum(1 for point in estimate.known if point)
+        return ("yes" if yes else "no") if count == 1 else f"{yes}/{count}", ""
+    if estimate.mean is None or estimate.std is None:
+        return f"only {len(estimate.known)}/{count}", ""
+    shown = number(column, estimate.mean)
+    if count > 1 and not estimate.std:  # the same for every seed, such as traffic
+        return shown, ""
+    if count > 1:
+        shown += f" ± {number(column, estimate.std)}"
+    interval = estimate.interval
+    return shown, "" if interval is None else f"[{number(column, interval.low)}, {number(column, interval.high)}]"
+
+
+# Ways to write a table down
+
+
+def to_markdown(table: Table) -> str:
+    """A table for a README."""
+    headings = [*table.lines[0].label, "seeds", *(column.heading for column in table.columns)]
+    body = [
+        [*line.label.values(), _seeds(line), *(" ".join(pair).strip() for pair in pairs(table, line))]
+        for line in table.lines
+    ]
+    rules = ["---"] * (len(table.lines[0].label) + 1) + ["--:"] * len(table.columns)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *body)) + f"\n\n{table.note}\n"
+
+
+def to_latex(table: Table) -> str:
+    """A tabular for a paper: means and standard deviations."""
+    headings = [*table.lines[0].label, "seeds", *(column.heading for column in table.columns)]
+    align = "l" * (len(headings) - len(table.columns)) + "r" * len(table.columns)
+    lines = [f"% {_escaped(table.note)}", rf"\begin{{tabular}}{{{align}}}", r"\hline"]
+    lines += [" & ".join(map(_escaped, headings)) + r" \\", r"\hline"]
+    for line in table.lines:
+        shown = [pair[0].replace(" ± ", r" $\pm$ ") for pair in pairs(table, line)]
+        lines.append(" & ".join([*map(_escaped, line.label.values()), _escaped(_seeds(line)), *shown]) + r" \\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """One line per experiment and number: mean, std, interval and every seed's value, unscaled."""
+    file = io.StringIO()
+    keys = list(table.lines[0].label)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*keys, "seeds", "number", "mean", "population_std", "low", "high", "interval", "values"])
+    for line in table.lines:
+        for name, estimate in line.cells.items():
+            low, high, kind = estimate.interval or ("", "", "")
+            values = " ".join("-" if point is None else repr(point) for point in estimate.points)
+            about = [*line.label.values(), " ".join(map(str, line.seeds))]
+            writer.writerow([*about, name, _plain(estimate.mean), _plain(estimate.std), low, high, kind, values])
+    return file.getvalue()
+
+
+def to_json(table: Table) -> str:
+    """Everything, for programs."""
+    return json.dumps({"note": table.note, "experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
+
+
+def _as_json(line: Line) -> dict[str, Any]:
+    numbers = {
+        name: {
+            "mean": estimate.mean,
+            "population_std": estimate.std,
+            "interval": None if estimate.interval is None else estimate.interval._asdict(),
+            "values": estimate.points,
+        }
+        for name, estimate in line.cells.items()
+    }
+    heads = [None if one is None else vars(one) | {"shares": one.shares.tolist()} for one in line.settlements]
+    return {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
+
+
+def pairs(table: Table, line: Line) -> list[tuple[str, str]]:
+    """The cells of a line, see `cell`."""
+    return [cell(column, line.cells.get(column.name)) for column in table.columns]
+
+
+def _seeds(line: Line) -> str:
+    return str(len(line.seeds))
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")

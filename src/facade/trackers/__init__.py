@@ -1,0 +1,36 @@
+"""Trackers by name: they watch a run and write its curves where a team already looks. To add one: a
+file beside this one and a row in TRACKERS."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import NamedTuple
+
+from facade.errors import ExperimentError
+from facade.names import look_up
+from facade.trackers.base import Tracker
+
+
+class Entry(NamedTuple):
+    """Where a tracker's class is, and the package it cannot do without."""
+
+    module: str
+    name: str
+    needs: str
+
+
+TRACKERS: dict[str, Entry] = {
+    "tensorboard": Entry("facade.trackers.tensorboard", "TensorBoard", "tensorboard"),
+    "mlflow": Entry("facade.trackers.mlflow", "MLflow", "mlflow"),
+    "wandb": Entry("facade.trackers.wandb", "WeightsAndBiases", "wandb"),
+}
+
+
+def tracker(name: str, run_dir: Path) -> Tracker:
+    """The named tracker for the run of a directory."""
+    entry = look_up("tracker", name, TRACKERS)
+    if importlib.util.find_spec(entry.needs) is None:
+        raise ExperimentError(f"tracker '{name}' needs an extra: pip install 'facade-dl[{name}]'")
+    made: Tracker = getattr(importlib.import_module(entry.module), entry.name)(run_dir)
+    return made

@@ -1,0 +1,70 @@
+"""Tiny runs on real digits, and the command line in this process."""
+
+import signal
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from facade import Experiment, run
+from facade.cli import main
+from facade.runtimes.local import Quiet
+
+TINY = {
+    "name": "tiny",
+    "data": {"source": "digits", "clusters": "3:1"},
+    "algorithm": {"name": "facade", "warmup": 1},
+    "topology": {"degree": 2},
+    "training": {"rounds": 6, "steps": 1},
+    "evaluation": {"every": 2},
+    "runtime": {"threads": 1},
+}
+
+
+def tiny(*settings):
+    """Four nodes, six rounds, three checkpoints: a fraction of a second."""
+    return Experiment.of(TINY, settings)
+
+
+class StopAt(Quiet):
+    """Asks the run to stop, as Ctrl-C does, when a round is over."""
+
+    def __init__(self, round, number=signal.SIGINT):
+        self._round, self._number = round, number
+
+    def round(self, done, rounds):
+        if done == self._round:
+            signal.raise_signal(self._number)
+
+
+class Ended(NamedTuple):
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def facade(monkeypatch, capsys):
+    """The command line in this process."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["facade", *map(str, arguments)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ended(ended.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def digits_runs(tmp_path_factory):
+    """A directory with finished runs of three algorithms, two seeds each: ALGORITHM-SEED."""
+    base = tmp_path_factory.mktemp("runs")
+    for algorithm in ("facade", "el", "local"):
+        for seed in (1, 2):
+            settings = (f"algorithm.name={algorithm}", f"seed={seed}", "training.steps=5", "training.rounds=20")
+            run(tiny(*settings, "evaluation.every=10", "training.lr=0.1"), base / f"{algorithm}-{seed}")
+    return base

@@ -1,0 +1,42 @@
+"""Run directories written by hand, so that every number in them is known."""
+
+import json
+
+import numpy as np
+
+from results.conftest import tiny
+
+
+def confusion(right, images=10, classes=2):
+    """A matrix with balanced classes of `images` each, `right` of them answered rightly and the others
+    spread evenly over the wrong classes."""
+    matrix = np.full((classes, classes), (images - right) / (classes - 1))
+    np.fill_diagonal(matrix, right)
+    assert np.allclose(matrix, matrix.round())
+    return matrix.round().astype(int).tolist()
+
+
+def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1), final_bytes=1000):
+    """Write a finished run. rounds: per round (bytes, choices or None); evaluations: {round: right answers
+    per node}; final: right answers per node, of 10 per class."""
+    path.mkdir(parents=True)
+    (path / "experiment.toml").write_text(tiny(f"training.rounds={len(rounds)}", *settings).toml())
+    n = len(final)
+    facts = {"classes": ["a", "b"], "cluster": None if cluster is None else list(cluster), "images": [5] * n}
+    (path / "federation.json").write_text(json.dumps(facts | {"test_of": list(cluster or range(n))}))
+    rows = []
+    for number, (heard, choices) in enumerate(rounds, 1):
+        chosen = [{} if choices is None else {"choice": choices[i]} for i in range(n)]
+        rows += [{"kind": "round", "round": number, "node": i, "bytes": heard} | chosen[i] for i in range(n)]
+        if number in evaluations:
+            rows += [
+                {"kind": "evaluation", "round": number, "node": i, "confusion": confusion(right)} | chosen[i]
+                for i, right in enumerate(evaluations[number])
+            ]
+    rows += [
+        {"kind": "final", "round": len(rounds), "node": i, "confusion": confusion(right), "bytes": final_bytes}
+        | chosen[i]
+        for i, right in enumerate(final)
+    ]
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

@@ -1,0 +1,153 @@
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from results.handmade import write_run
+
+SETTLED = [(1, [0, 0, 0, 1])] * 2
+SHARED = [(1, [0, 0, 0, 0])] * 2
+PLAIN = [(1, None)] * 2
+
+
+@pytest.fixture
+def check(facade, tmp_path):
+    def call(clauses, *runs, **options):
+        (tmp_path / "fair.toml").write_text(clauses)
+        more = [part for name, value in options.items() for part in (f"--{name}", value)]
+        return facade("check", *runs, "--contract", tmp_path / "fair.toml", *more)
+
+    return call
+
+
+@pytest.fixture
+def good(tmp_path):
+    return write_run(tmp_path / "good", SETTLED, {}, [9, 9, 9, 8])
+
+
+KEPT = {
+    "min_cluster_accuracy = 0.8": "kept, 0.8000",
+    "max_gap = 0.11": "kept, 0.1000",
+    "max_equalized_odds = 0.25": "kept, 0.2000",
+    "min_fair_accuracy = 0.86": "kept, 0.8667",
+    "must_separate = true": "kept; true in 1 of 1 run",
+    "must_settle = true": "kept; true in 1 of 1 run",
+}
+BROKEN = {
+    "min_cluster_accuracy = 0.81": "broken, 0.8000",
+    "max_gap = 0.09": "broken, 0.1000",
+    "max_equalized_odds = 0.19": "broken, 0.2000",
+    "min_fair_accuracy = 0.87": "broken, 0.8667",
+}
+
+
+@pytest.mark.parametrize("clause", KEPT)
+def test_a_kept_clause_leaves_with_0_and_says_its_value(check, good, clause):
+    ended = check(clause, good)
+    assert ended.code == 0, ended.out
+    assert f"{clause}: {KEPT[clause]}" in ended.out
+
+
+@pytest.mark.parametrize("clause", BROKEN)
+def test_a_broken_clause_leaves_with_1_and_says_value_and_interval(check, good, clause):
+    ended = check(clause, good)
+    assert ended.code == 1
+    assert f"{clause}: {BROKEN[clause]} [" in ended.out
+    assert "(test-set noise only)" in ended.out
+
+
+def test_a_shared_head_breaks_the_clauses_about_heads(check, tmp_path, good):
+    bad = write_run(tmp_path / "bad", SHARED, {}, [9, 9, 9, 8], "seed=2")
+    ended = check("must_separate = true\nmust_settle = true", good, bad)
+    assert ended.code == 1
+    assert "must_separate = true: broken; true in 1 of 2 runs" in ended.out
+    assert "must_settle = true: broken; true in 1 of 2 runs" in ended.out
+
+
+def test_a_limit_inside_the_interval_is_said(check, good):
+    said = check("min_cluster_accuracy = 0.79", good).out
+    assert "but the limit lies inside the interval" in said
+    assert "but the limit" not in check("min_cluster_accuracy = 0.2", good).out
+
+
+def test_the_gain_over_local_needs_runs_to_compare_with(check, tmp_path, good):
+    clause = "min_gain_over_local = 0.05"
+    ended = check(clause, good)
+    assert ended.code == 2
+    assert "not judged; it needs runs of 'local'" in ended.out
+    local = write_run(tmp_path / "local", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local")
+    assert f"{clause}: kept, 0.1000" in check(clause, good, against=local).out
+    assert check("min_gain_over_local = 0.15", good, against=local).code == 1
+    other = write_run(tmp_path / "other", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local", "data.skew=none")
+    assert check(clause, good, against=other).code == 2, "other data are no comparison"
+
+
+def test_what_cannot_be_judged_leaves_with_2_unless_something_is_broken(check, tmp_path):
+    el = write_run(tmp_path / "el", PLAIN, {}, [9, 9, 9, 8], "algorithm.name=el")
+    ended = check("must_settle = true\nmax_gap = 0.2", el)
+    assert ended.code == 2
+    assert "must_settle = true: not judged; the algorithm has no heads" in ended.out
+    assert check("must_settle = true\nmax_gap = 0.01", el).code == 1
+
+
+def test_a_run_that_does_not_know_its_clusters_cannot_be_judged(check, tmp_path):
+    run = write_run(tmp_path / "r", PLAIN, {}, [5, 6, 7, 8], cluster=None)
+    assert check("max_gap = 0.2", run).code == 2
+
+
+def test_every_experiment_is_judged_by_itself(check, tmp_path, good):
+    worse = write_run(tmp_path / "worse", PLAIN, {}, [9, 9, 9, 2], "algorithm.name=el")
+    ended = check("max_gap = 0.2", good, worse)
+    assert ended.code == 1
+    assert "1 of 2 clauses kept" in ended.out
+
+
+def test_an_unfinished_run_is_no_pass(check, tmp_path, good):
+    half = write_run(tmp_path / "half", SETTLED, {}, [9, 9, 9, 8], "seed=2")
+    rows = half / "rows.jsonl"
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:4]))
+    ended = check("max_gap = 0.2", good, half)
+    assert ended.code == 2
+    assert "half is not finished (round 1 of 2)" in ended.err
+
+
+def test_an_old_run_is_judged_by_a_metric_it_never_heard_of(check, good, monkeypatch):
+    from facade import metrics
+
+    (good / "result.json").write_text("{}")
+    monkeypatch.setitem(metrics.GROUP_METRICS, "eo", lambda groups: 0.123)
+    assert "max_equalized_odds = 0.2: kept, 0.1230" in check("max_equalized_odds = 0.2", good).out
+
+
+def test_junit_has_one_case_per_clause(check, tmp_path, good):
+    ended = check("max_gap = 0.01\nmin_fair_accuracy = 0.5\nmin_gain_over_local = 0", good, junit=tmp_path / "j.xml")
+    assert ended.code == 1
+    suite = ET.parse(tmp_path / "j.xml").getroot()
+    assert [suite.get(key) for key in ("tests", "failures", "errors")] == ["3", "1", "1"]
+    outcomes = {case.get("name"): case[0].tag for case in suite}
+    assert outcomes == {"max_gap": "failure", "min_fair_accuracy": "system-out", "min_gain_over_local": "error"}
+    assert "broken, 0.1000" in suite[0][0].get("message")
+
+
+BAD = {
+    "min_gap = 0.1": "unknown clause 'min_gap'; did you mean 'max_gap'?",
+    "min_cluster_accuracy = 80": "min_cluster_accuracy = 80 makes no sense; expected a number from 0 to 1",
+    "max_gap = true": "max_gap = True makes no sense",
+    "must_settle = 1": "expected true or false",
+    "must_settle = false": "has no clause",
+    "": "has no clause",
+    "[max_gap": "is not valid TOML",
+}
+
+
+@pytest.mark.parametrize("clauses", BAD)
+def test_a_contract_that_makes_no_sense_is_refused_in_a_sentence(check, good, clauses):
+    ended = check(clauses, good)
+    assert ended.code == 2
+    assert BAD[clauses] in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_missing_contract_is_refused(facade, good, tmp_path):
+    ended = facade("check", good, "--contract", tmp_path / "none.toml")
+    assert ended.code == 2
+    assert "cannot be read" in ended.err

@@ -1,0 +1,253 @@
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from facade import history, portable, run
+from facade.data.load import load
+from facade.errors import ExperimentError, RunDirectoryError
+from facade.export import export
+from facade.learner import Inputs
+from facade.portable import Deployed, Form, written_out
+from facade.setup import set_up
+from results.conftest import tiny
+
+ALONE = """
+import json, sys
+sys.modules["facade"] = None  # from here on there is no such library
+try:
+    import facade
+except ImportError:
+    pass
+else:
+    raise SystemExit("facade can be imported")
+import numpy, torch
+torch.set_num_threads(1)
+answers = []
+for place in sys.argv[1:]:
+    sys.path.insert(0, place)
+    sys.modules.pop("model", None)
+    import model
+    logits = model.load()(torch.from_numpy(numpy.load(place + "/images.npy")))
+    answers.append([logits.argmax(1).tolist(), len(model.CLASSES)])
+    sys.path.pop(0)
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A settled FACADE run with a network that can be written out, and one that must be traced."""
+    base = tmp_path_factory.mktemp("export")
+    settings = ("training.rounds=30", "training.steps=5", "training.lr=0.1", "evaluation.every=30", "data.clusters=4:3")
+    run(tiny(*settings), base / "mlp")
+    run(tiny("model.name=resnet8", "data.clusters=2:1", "training.rounds=3"), base / "resnet8")
+    assert history.load(base / "mlp").final.choice.tolist() in ([0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0])
+    return base
+
+
+@pytest.fixture
+def without_onnx(monkeypatch):
+    """The ONNX exporter takes seconds; one test of it is enough."""
+    monkeypatch.setattr(portable, "onnx", lambda model: Form(None, "not wanted here"))
+
+
+def test_an_exported_model_predicts_as_in_the_run_where_facade_is_not_installed(runs, tmp_path, without_onnx):
+    export(runs / "mlp", tmp_path / "head", head=1)
+    export(runs / "resnet8", tmp_path / "node", node=2)
+    assert "nn.Sequential" in (tmp_path / "head" / "model.py").read_text()
+    assert "torch.export.load" in (tmp_path / "node" / "model.py").read_text()
+    past = [history.load(runs / "mlp"), history.load(runs / "resnet8")]
+    places = [tmp_path / "head", tmp_path / "node"]
+    nodes = [past[0].final.choice.tolist().index(1), 2]
+    tests = [_test_of(run, node) for run, node in zip(past, nodes, strict=True)]
+    for place, test in zip(places, tests, strict=True):
+        np.save(place / "images.npy", test.x.numpy())
+    done = subprocess.run([sys.executable, "-c", ALONE, *places], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for (predicted, classes), was, node, test in zip(json.loads(done.stdout), past, nodes, tests, strict=True):
+        counts = np.zeros((classes, classes), int)
+        np.add.at(counts, (test.y.numpy(), predicted), 1)
+        assert counts.tolist() == was.final.confusion[node].tolist()
+
+
+def _test_of(run, node):
+    """The test set of a node."""
+    experiment = tiny(f"data.clusters={run.experiment['data']['clusters']}")
+    federation = load(experiment.data, experiment.seed)
+    return federation.tests[federation.test_of[node]]
+
+
+def test_the_command_writes_everything_and_a_card_that_says_what_was_not_tested(facade, runs, tmp_path):
+    ended = facade("export", runs / "mlp", "--head", "0", "-o", tmp_path / "model")
+    assert ended.code == 0, ended.err
+    files = {path.name for path in (tmp_path / "model").iterdir()}
+    missing = {"model.onnx"} if importlib.util.find_spec("onnxscript") is None else set()
+    wanted = {"model.py", "weights.safetensors", "classes.json", "model.pt2", "model.onnx", "README.md"}
+    assert files == wanted - missing
+    assert json.loads((tmp_path / "model" / "classes.json").read_text()) == [str(d) for d in range(10)]
+    card = (tmp_path / "model" / "README.md").read_text()
+    past = history.load(runs / "mlp")
+    users = np.nonzero(past.final.choice == 0)[0]
+    mine = int(past.cluster[users[0]])
+    matrix = past.final.confusion[users[0]]
+    accuracy = f"{np.trace(matrix) / matrix.sum():.1%}"
+    assert re.search(rf"\| cluster {mine} .*\| {accuracy} \| [\d.]+% to [\d.]+% \| 355 \|", card)
+    assert re.search(rf"\| cluster {1 - mine} .*\| not tested \|", card)
+    assert "## What it was not tested on" in card
+    assert "test-set noise only" in card
+    assert str(tmp_path) not in card
+
+
+def test_the_onnx_model_and_the_program_compute_the_same(runs, tmp_path):
+    onnx = pytest.importorskip("onnx", reason="the onnx extra is not installed")
+    pytest.importorskip("onnxscript", reason="the onnx extra is not installed")
+    from onnx.reference import ReferenceEvaluator
+
+    export(runs / "mlp", tmp_path / "model", node=0)
+    images = np.arange(5 * 64, dtype=np.uint8).reshape(5, 1, 8, 8)
+    onnx.checker.check_model(onnx.load(tmp_path / "model" / "model.onnx"))
+    logits = ReferenceEvaluator(str(tmp_path / "model" / "model.onnx")).run(None, {"samples": images})[0]
+    program = torch.export.load(tmp_path / "model" / "model.pt2").module()
+    traced = program(torch.from_numpy(images)).detach().numpy()
+    assert logits == pytest.approx(traced, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "mlp", "cnn", "gn-lenet"])
+def test_plain_architectures_are_written_out(name):
+    module = set_up(tiny(f"model.name={name}")).learner.module({})
+    text = written_out(module)
+    rebuilt = eval(text, {"nn": nn, "OrderedDict": OrderedDict})
+    assert list(rebuilt.state_dict()) == list(module.state_dict())
+    assert repr(rebuilt) == repr(module)
+
+
+class Untraceable(nn.Module):
+    """A forward that depends on its input, which no tracer can follow."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.core = nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], 8))
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, x):
+        z = self.core(x)
+        return self.head(z if float(z.detach().sum()) > 0 else -z)
+
+
+def test_a_module_that_cannot_be_traced_is_exported_as_the_users_own_class(tmp_path, without_onnx):
+    run(tiny("model.name=results.test_export:Untraceable"), tmp_path / "run")
+    done = export(tmp_path / "run", tmp_path / "model", node=0)
+    assert "torch.export cannot trace this model" in done.left_out["model.pt2"]
+    text = (tmp_path / "model" / "model.py").read_text()
+    assert 'importlib.import_module("results.test_export").Untraceable(shape=(1, 8, 8), classes=10)' in text
+
+
+def test_normalisation_is_built_in_to_the_bit():
+    inputs = Inputs((3, 4, 4), [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    x = torch.arange(96, dtype=torch.uint8).view(2, 3, 4, 4) * 2
+    model = Deployed(nn.Identity(), inputs, torch.float32, torch.uint8)
+    assert torch.equal(model(x), inputs.prepare(x, torch.float32))
+
+
+def test_rows_of_numbers_are_taken_as_they_are():
+    model = Deployed(nn.Identity(), Inputs((4,), [0.5], [0.5]), torch.float32, torch.float32)
+    x = torch.rand(2, 4)
+    assert torch.equal(model(x), x)
+    assert "self.network(x)" in portable.source(model, "mlp", ["a", "b"], traced=False)
+
+
+def refusals(runs):
+    return {
+        (("--head", "7"), "mlp"): "--head 7 was deployed by nobody at the end of the run; heads in use: 0, 1",
+        (("--node", "7"), "mlp"): "--node 7 does not exist; nodes are 0 to 6",
+        ((), "mlp"): "say which model to export",
+        (("--node", "1", "--head", "1"), "mlp"): "say which model to export",
+        (("--head", "0"), "el-1"): "algorithm 'el' has no heads to choose from; use --node",
+        (("--node", "0"), "nothing"): "holds no run",
+    }
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_an_export_that_makes_no_sense_is_refused_in_a_sentence(facade, runs, digits_runs, tmp_path, case):
+    (arguments, name), said = list(refusals(runs).items())[case]
+    where = digits_runs if name == "el-1" else runs
+    ended = facade("export", where / name, *arguments, "-o", tmp_path / "model")
+    assert ended.code == 2
+    assert said in ended.err
+    assert not (tmp_path / "model").exists()
+
+
+def test_nodes_of_one_head_with_different_models_are_refused(tmp_path):
+    run(tiny("algorithm.all_reduce=false"), tmp_path / "run")
+    head = int(np.bincount(history.load(tmp_path / "run").final.choice).argmax())
+    with pytest.raises(ExperimentError, match=rf"nodes that chose head {head} deploy different models"):
+        export(tmp_path / "run", tmp_path / "model", head=head)
+
+
+def test_a_directory_that_is_not_empty_is_refused(runs, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match="is not empty"):
+        export(runs / "mlp", tmp_path, node=0)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A new site whose digits are upside down or not."""
+
+    def make(turned):
+        from sklearn.datasets import load_digits
+
+        raw = load_digits()
+        x = (raw.images * 15).astype(np.uint8)
+        x = x[:, ::-1, ::-1] if turned else x
+        np.savez(
+            tmp_path / "site.npz",
+            x_train=x[:200],
+            y_train=raw.target[:200],
+            x_test=x[200:300],
+            y_test=raw.target[200:300],
+        )
+        return ["--data", "npz", "--root", tmp_path, "--path", "site.npz"]
+
+    return make
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_new_site_is_told_which_head_fits_with_the_losses(facade, runs, site, turned):
+    past = history.load(runs / "mlp")
+    right = int(past.final.choice[-1 if turned else 0])
+    ended = facade("choose", runs / "mlp", *site(turned))
+    assert ended.code == 0, ended.err
+    first, second, verdict = ended.out.splitlines()
+    assert re.match(rf" +head {right}  loss [\d.]+  accuracy [\d.]+%", first)
+    assert re.match(rf" +head {1 - right}  loss [\d.]+", second)
+    assert verdict.startswith(f"Head {right} fits best, clearly by ")
+    assert f"--node {past.final.choice.tolist().index(right)} -o DIR" in verdict
+
+
+def test_heads_that_nobody_deploys_are_not_offered(facade, runs, site, tmp_path):
+    run(tiny("algorithm.heads=5"), tmp_path / "run")
+    unused = sorted(set(range(5)) - set(history.load(tmp_path / "run").final.choice.tolist()))
+    said = facade("choose", tmp_path / "run", *site(False)).out
+    assert unused
+    for head in unused:
+        assert f"head {head}  deployed by nobody" in said
+
+
+def test_a_site_with_other_inputs_or_classes_is_refused(facade, runs, tmp_path):
+    x, y = np.zeros((20, 9, 9), np.uint8), np.arange(20) % 2
+    for changed, said in {"shape": "take inputs of shape [1, 8, 8]", "classes": "the run knows no class 'cat'"}.items():
+        images = x if changed == "shape" else x[:, :8, :8]
+        names = {"classes": np.array(["cat", "dog"])} if changed == "classes" else {}
+        np.savez(tmp_path / "s.npz", x_train=images, y_train=y, x_test=images, y_test=y, **names)
+        ended = facade("choose", runs / "mlp", "--data", "npz", "--root", tmp_path, "--path", "s.npz")
+        assert ended.code == 2
+        assert said in ended.err

@@ -1,0 +1,327 @@
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+from facade import Experiment, Result, run, store
+from facade.algorithms import ALGORITHMS
+from facade.errors import RunDirectoryError, StoppedError, StorageError
+from results.conftest import StopAt, tiny
+from results.killing import run_until
+
+STORAGE = ("store.py", "checkpoint.py", "records.py")
+
+
+def facts(path):
+    """What must be equal to the bit."""
+    summary = Result.load(path).summary
+    return (
+        (path / "rows.jsonl").read_bytes(),
+        (path / "models.safetensors").read_bytes(),
+        summary["model_sha256"],
+        summary["state_sha256"],
+    )
+
+
+def stopped(experiment, out, after, number=signal.SIGINT):
+    with pytest.raises(StoppedError) as caught:
+        run(experiment, out, resume=True, progress=StopAt(after, number))
+    return caught.value
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nobody disturbed."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    run(tiny(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    """How many lines the run executes: in the whole library, and where files are written."""
+    path = tmp_path_factory.mktemp("lines")
+    counts = [run_until(tiny(), path / files[0], files)[1] for files in ((".py",), STORAGE)]
+    assert counts[0] > counts[1] > 500
+    return counts
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_run_killed_at_any_moment_and_resumed_equals_one_that_was_not(part, whole, lines, tmp_path):
+    luck = random.Random(part)
+    for number in range(7):
+        files, total = ((".py",), lines[0]) if number % 2 else (STORAGE, lines[1])
+        moment = luck.randrange(1, total)
+        out = tmp_path / f"{number}"
+        code, _ = run_until(tiny(), out, files, moment)
+        assert code == -signal.SIGKILL, f"line {moment} of {files}"
+        if luck.random() < 0.5 and (out / "rows.jsonl").exists() and not (out / "result.json").exists():
+            with (out / "rows.jsonl").open("ab") as rows:
+                rows.write(b'{"kind":"round","rou')
+        run(tiny(), out, resume=True)
+        assert facts(out) == facts(whole), f"killed at line {moment} of {files}"
+        assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in whole.iterdir())
+
+
+def test_a_run_killed_again_and_again_still_ends_the_same(whole, lines, tmp_path):
+    luck = random.Random(9)
+    moments = [luck.randrange(lines[0] // 4, lines[0] // 2) for _ in range(5)]
+    codes = [run_until(tiny(), tmp_path / "run", last=moment)[0] for moment in moments]
+    assert codes.count(-signal.SIGKILL) >= 3
+    run(tiny(), tmp_path / "run", resume=True)
+    assert facts(tmp_path / "run") == facts(whole)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_resumes_to_the_bit(algorithm, tmp_path):
+    experiment = tiny(f"algorithm.name={algorithm}", "network.loss=0.2", "network.offline=0.1")
+    run(experiment, tmp_path / "whole")
+    stopped(experiment, tmp_path / "parts", 3)
+    stopped(experiment, tmp_path / "parts", 5)
+    run(experiment, tmp_path / "parts", resume=True)
+    assert facts(tmp_path / "parts") == facts(tmp_path / "whole")
+
+
+def test_a_checkpoint_does_not_depend_on_shards_or_threads(whole, tmp_path):
+    stopped(tiny("runtime.shards=3"), tmp_path / "run", 3)
+    run(tiny("runtime.shards=2", "runtime.threads=2"), tmp_path / "run", resume=True)
+    assert facts(tmp_path / "run") == facts(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_says_how_to_go_on_and_leaves_with_the_signals_code(number, tmp_path):
+    out = tmp_path / "run"
+    said = stopped(tiny(), out, 3, number)
+    assert str(said) == (
+        f"stopped after round 3 of 6; continue with: facade run {out}/experiment.toml --out {out} --resume"
+    )
+    assert said.exit_code == 128 + number
+    assert signal.getsignal(number) is not None
+    before = signal.getsignal(signal.SIGINT)
+    assert before is signal.default_int_handler, "the handler of whoever called is back"
+
+
+def test_ctrl_c_ends_the_command_with_code_130_and_a_sentence(tmp_path):
+    (tmp_path / "tiny.toml").write_text(tiny("training.rounds=4000").toml())
+    out = tmp_path / "run"
+    program = "from facade.cli import main; main()"
+    command = [sys.executable, "-c", program, "run", str(tmp_path / "tiny.toml"), "--out", str(out)]
+    pipe, quick = subprocess.PIPE, os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=pipe, stdout=pipe, text=True, env=quick) as process:
+        while "round   4/4000" not in (line := process.stderr.readline()):
+            assert line, "it ended too early"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 130, said
+    assert f"continue with: facade run {out}/experiment.toml --out {out} --resume" in said
+    assert "Traceback" not in said
+
+
+def test_resume_starts_what_is_not_there_and_prints_what_is_finished(facade, tmp_path):
+    (tmp_path / "tiny.toml").write_text(tiny().toml())
+    first = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    assert first.code == 0, first.err
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    second = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    assert second.code == 0
+    assert second.out == first.out
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == written
+    refused = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
+    assert refused.code == 2
+    assert "add --resume to continue it" in refused.err
+
+
+def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(facade, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(tiny().toml())
+    for settings in ([], ["--set", "training.lr=0.1"]):
+        assert facade("run", "tiny.toml", *settings).code == 0
+    assert "Written to runs/tiny-facade-seed1\n" in facade("run", "tiny.toml", "--resume").out
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny-facade-seed1", "tiny-facade-seed1-2"]
+
+
+def test_resuming_another_experiment_is_refused_with_the_differing_keys(tmp_path):
+    stopped(tiny(), tmp_path / "run", 3)
+    other = tiny("training.lr=0.5", "algorithm.heads=3", "runtime.threads=2")
+    with pytest.raises(RunDirectoryError) as refused:
+        run(other, tmp_path / "run", resume=True)
+    assert "algorithm.heads = 2 there and 3 here, training.lr = 0.05 there and 0.5 here;" in str(refused.value)
+    assert "threads" not in str(refused.value)
+
+
+def test_resuming_on_other_data_is_refused(tmp_path, monkeypatch):
+    stopped(tiny(), tmp_path / "run", 3)
+    from facade.data import sources
+
+    def brighter(data):
+        made = sources.digits(data)
+        made.train.x.add_(1)
+        return made
+
+    monkeypatch.setitem(sources.SOURCES, "digits", brighter)
+    with pytest.raises(RunDirectoryError, match=r"the data are not those that .* began with"):
+        run(tiny(), tmp_path / "run", resume=True)
+
+
+def test_another_environment_is_said(tmp_path, monkeypatch):
+    stopped(tiny(), tmp_path / "run", 3)
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    with pytest.warns(UserWarning, match=r"another environment \(torch = .* there and 9.9 here\)"):
+        run(tiny(), tmp_path / "run", resume=True)
+
+
+def test_two_processes_cannot_compute_one_run(tmp_path):
+    from facade.records import RunDirectory
+
+    with RunDirectory(tmp_path / "run").claimed(), pytest.raises(RunDirectoryError, match="another process"):
+        run(tiny(), tmp_path / "run")
+
+
+def checkpoints(out):
+    return sorted((out / "checkpoints").glob("*.saved"))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path):
+    stored = bytearray(path.read_bytes())
+    stored[len(stored) // 2] ^= 4
+    path.write_bytes(stored)
+
+
+@pytest.mark.parametrize("damage", [cut, flip, os.unlink])
+def test_a_damaged_or_missing_checkpoint_falls_back_to_the_one_before(damage, whole, tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny(), out, 5)
+    older, newer = checkpoints(out)
+    assert (older.stem, newer.stem) == ("000000004", "000000005")
+    damage(newer)
+    if damage is os.unlink:
+        run(tiny(), out, resume=True)
+    else:
+        with pytest.warns(UserWarning, match=f"{newer} is damaged .* going back to the one before"):
+            run(tiny(), out, resume=True)
+    assert facts(out) == facts(whole)
+
+
+def test_with_all_checkpoints_damaged_the_run_starts_again_and_says_so(whole, tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny(), out, 5)
+    for path in checkpoints(out):
+        flip(path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run(tiny(), out, resume=True)
+    assert ["is damaged" in str(w.message) for w in said] == [True, True, False]
+    assert "starting again from the beginning" in str(said[-1].message)
+    assert facts(out) == facts(whole)
+
+
+def test_a_checkpoint_whose_rows_are_lost_is_not_used(whole, tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny(), out, 5)
+    os.truncate(out / "rows.jsonl", (out / "rows.jsonl").stat().st_size - 10)
+    with pytest.warns(UserWarning, match="000000005.saved is not used: rows that it counts on are missing"):
+        run(tiny(), out, resume=True)
+    assert facts(out) == facts(whole)
+
+
+def test_checkpoints_are_written_at_every_evaluation_and_two_are_kept(tmp_path, monkeypatch):
+    saved = []
+    save = store.Store.save
+
+    def watched(self, number, content):
+        path = save(self, number, content)
+        saved.append((number, self.numbers))
+        return path
+
+    monkeypatch.setattr(store.Store, "save", watched)
+    run(tiny(), tmp_path / "run")
+    assert saved == [(2, [2]), (4, [2, 4]), (6, [4, 6])]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_disk_that_fills_up_stops_the_run_and_keeps_the_last_good_checkpoint(whole, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    replace = os.replace
+
+    def full(source, target):
+        if "000000004" in str(target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StorageError, match=r"000000004.saved could not be written: No space left on device"):
+        run(tiny(), out)
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["000000002.saved"]
+    monkeypatch.undo()
+    run(tiny(), out, resume=True)
+    assert facts(out) == facts(whole)
+
+
+def test_training_that_diverges_keeps_the_checkpoint_before_it(tmp_path):
+    from facade import DivergedError
+    from facade.learner import Learner
+
+    out = tmp_path / "run"
+    fit, rounds = Learner.fit, []
+
+    def worse(self, params, memory, samples, only=None):
+        rounds.append(samples.round)
+        if samples.round == 3:
+            raise DivergedError("training diverged in round 4")
+        return fit(self, params, memory, samples, only)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Learner, "fit", worse)
+        with pytest.raises(DivergedError):
+            run(tiny(), out)
+    assert [path.stem for path in checkpoints(out)] == ["000000002"]
+
+
+def test_a_state_of_other_code_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    stopped(tiny("algorithm.name=el"), tmp_path / "run", 3)
+    from facade.algorithms.el import EL
+
+    init = EL.init
+    monkeypatch.setattr(
+        EL, "init", lambda self, shard: init(self, shard)._replace(loss=torch.zeros(len(shard.nodes), 2))
+    )
+    with pytest.raises(RunDirectoryError, match="its code has changed"):
+        run(tiny("algorithm.name=el"), tmp_path / "run", resume=True)
+
+
+def test_a_loaded_result_is_the_result_that_the_run_returned(tmp_path):
+    ran = run(tiny(), tmp_path / "run")
+    loaded = Result.load(tmp_path / "run")
+    assert loaded.summary == ran.summary
+    assert list(loaded.rows) == list(ran.rows) == run(tiny()).rows
+    assert loaded.experiment == ran.experiment
+    x = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)
+    prepared = ran.learner.inputs.prepare(x, torch.float32)
+    assert torch.equal(loaded.model(3)(prepared), ran.model(3)(prepared))
+
+
+def test_what_is_not_a_finished_run_is_not_loaded(tmp_path):
+    stopped(tiny(), tmp_path / "run", 3)
+    with pytest.raises(RunDirectoryError, match="holds an unfinished run; finish it with --resume"):
+        Result.load(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        Result.load(tmp_path / "run")
+
+
+def test_the_resolved_experiment_of_a_run_directory_resumes_it(whole, tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny(), out, 3)
+    run(Experiment.load(out / "experiment.toml"), out, resume=True)
+    assert facts(out) == facts(whole)

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from facade import history, metrics, statistics
+from facade.statistics import SEEDS, TEST_NOISE, cost_to, estimates, numbers, settlement, student_interval
+from results.handmade import confusion, write_run
+
+# SPEC section 5: accuracy of majority and minority, fair accuracy, in percent.
+PUBLISHED = """
+64.03 63.80 75.87  63.82 63.79 75.86  55.51 55.50 70.33  69.50 69.61 79.67
+69.13 54.76 69.84  69.88 51.30 67.53  57.40 54.21 69.48  71.61 66.81 77.87
+71.99 38.77 59.18  72.21 34.94 56.63  58.47 52.56 68.37  73.32 59.96 73.31
+66.43 66.85 77.62  65.73 64.45 76.30  43.14 43.49 62.10  68.18 68.59 78.78
+69.69 60.21 73.48  68.55 56.92 71.28  43.40 43.09 62.06  69.61 66.44 77.63
+70.17 56.06 70.71  69.05 50.93 67.29  43.67 42.64 61.76  69.61 64.15 76.10
+59.97 59.92 73.28  60.56 59.94 73.29  44.92 45.61 63.28  65.50 64.92 76.62
+64.92 49.71 66.47  66.11 46.70 64.47  45.69 45.91 63.80  67.63 59.55 73.03
+"""
+
+
+@pytest.mark.parametrize("row", np.array(PUBLISHED.split(), float).reshape(-1, 3).tolist())
+def test_every_published_fair_accuracy_follows_from_its_two_accuracies(row):
+    majority, minority, fair = row
+    assert 100 * metrics.fair_accuracy(np.array([majority, minority]) / 100) == pytest.approx(fair, abs=0.01)
+
+
+def test_a_uniformly_worse_cluster_has_equalized_odds_of_gap_times_ten_ninths():
+    gap = 0.7199 - 0.3877
+    classes, images = 10, 9_000_000
+
+    def cluster(accuracy):
+        matrix = np.full((classes, classes), round(images * (1 - accuracy) / (classes - 1)))
+        np.fill_diagonal(matrix, round(images * accuracy))
+        return matrix
+
+    eo = metrics.equalized_odds(np.stack([cluster(0.7199), cluster(0.3877)]))
+    assert eo == pytest.approx(gap * (1 + 1 / (classes - 1)), abs=1e-6)
+    assert round(eo, 4) == 0.3691  # EL at 30:2, printed 0.3693
+
+
+@pytest.mark.parametrize("points", [[0.5, 0.7], [0.1, 0.2, 0.4], list(np.linspace(0, 1, 9) ** 2)])
+def test_the_interval_over_seeds_is_student_t(points):
+    low, high, kind = student_interval(points)
+    expected = stats.t.interval(0.95, len(points) - 1, loc=np.mean(points), scale=stats.sem(points))
+    assert (low, high) == pytest.approx(expected, abs=1e-12)
+    assert kind == SEEDS
+
+
+def test_one_seed_has_no_interval_over_seeds():
+    assert student_interval([0.5]) is None
+
+
+QUIET = [(100, None)] * 4
+
+
+def test_bytes_and_rounds_to_a_target_are_those_of_the_first_evaluation_that_reaches_it(tmp_path):
+    rounds = [(100, None), (300, None), (100, None), (50, None)]
+    run = history.load(write_run(tmp_path / "r", rounds, {2: [6, 6, 6, 2], 4: [9, 9, 9, 5]}, [9, 9, 9, 9]))
+    assert cost_to(run, 0.5) == (2, 400.0)
+    assert cost_to(run, 0.51) == (4, 550.0)
+    assert cost_to(run, 0.85) == (4, 1550.0), "only the models after the last exchange reach it, so it counts"
+    assert cost_to(run, 0.95) is None
+
+
+def test_final_and_highest_observed_are_different_numbers(tmp_path):
+    run = history.load(write_run(tmp_path / "r", QUIET, {2: [9, 9, 9, 9], 4: [6, 6, 6, 4]}, [8, 8, 8, 4]))
+    found = numbers(run)
+    assert found["all"] == pytest.approx(0.7)
+    assert found["highest_all"] == pytest.approx(0.9)
+    assert found["fair_accuracy"] == pytest.approx(2 / 3 * 0.6 + 1 / 3 * 0.6)
+    assert found["highest_fair_accuracy"] == pytest.approx(2 / 3 * 0.9 + 1 / 3)
+    assert (found["gap"], found["worst_cluster"], found["worst_node"]) == pytest.approx((0.4, 0.4, 0.4))
+    assert (found["bytes_per_node"], found["bytes_final"]) == (400, 1000)
+
+
+def test_over_seeds_there_is_the_mean_the_population_std_and_every_point(tmp_path):
+    finals = {1: [8, 8, 8, 4], 2: [9, 9, 9, 8], 3: [7, 7, 7, 7]}
+    runs = [history.load(write_run(tmp_path / str(s), QUIET, {}, final, f"seed={s}")) for s, final in finals.items()]
+    found = estimates(runs)
+    minority = found["cluster_1"]
+    assert minority.points == pytest.approx([0.4, 0.8, 0.7])
+    assert (minority.mean, minority.std) == pytest.approx((np.mean([0.4, 0.8, 0.7]), np.std([0.4, 0.8, 0.7])))
+    assert minority.interval == student_interval(minority.points)
+    fair = [metrics.fair_accuracy(np.array(pair)) for pair in ([0.8, 0.4], [0.9, 0.8], [0.7, 0.7])]
+    assert found["fair_accuracy"].mean == pytest.approx(np.mean(fair))
+    assert found["fair_accuracy_of_means"].mean == pytest.approx(metrics.fair_accuracy(np.array([0.8, 1.9 / 3])))
+
+
+def test_a_number_that_one_seed_does_not_have_gets_no_mean(tmp_path):
+    first = history.load(write_run(tmp_path / "1", QUIET, {2: [9] * 4}, [9] * 4, "seed=1"))
+    second = history.load(write_run(tmp_path / "2", QUIET, {2: [5] * 4}, [5] * 4, "seed=2"))
+    reached = estimates([first, second], target=0.8)["rounds_to_target"]
+    assert reached.points == [2.0, None]
+    assert (reached.mean, reached.interval) == (None, None)
+
+
+def test_a_single_run_gets_the_noise_of_its_test_set(tmp_path):
+    run = history.load(write_run(tmp_path / "r", QUIET, {}, [8, 8, 8, 5]))
+    found = estimates([run])
+    low, high, kind = found["cluster_0"].interval
+    assert kind == TEST_NOISE
+    spread = np.sqrt(0.8 * 0.2 / 20)  # 20 images; nodes that share a test set add no images
+    assert (high - low) / 2 == pytest.approx(1.96 * spread, rel=0.15)
+    assert low < 0.8 < high
+    assert found["fair_accuracy"].interval.low < found["fair_accuracy"].mean < found["fair_accuracy"].interval.high
+    assert estimates([run]) == found, "the same run gets the same interval every time"
+
+
+def test_many_test_sets_give_a_narrower_interval_than_one(tmp_path):
+    shared = history.load(write_run(tmp_path / "shared", QUIET, {}, [8] * 4, cluster=(0, 0, 0, 0)))
+    own = history.load(write_run(tmp_path / "own", QUIET, {}, [8] * 4, cluster=None))
+    widths = [e.high - e.low for e in (estimates([run])["all"].interval for run in (shared, own))]
+    assert widths[0] / widths[1] == pytest.approx(2, rel=0.15)
+
+
+def test_gain_over_local_is_per_node_and_needs_the_run_with_the_same_seed_and_data(tmp_path):
+    run = history.load(write_run(tmp_path / "run", QUIET, {}, [9, 9, 9, 5]))
+    alone = history.load(write_run(tmp_path / "local", QUIET, {}, [7, 8, 7, 6], "algorithm.name=local"))
+    other = history.load(write_run(tmp_path / "seed2", QUIET, {}, [1] * 4, "algorithm.name=local", "seed=2"))
+    assert statistics.gains(run, alone).tolist() == pytest.approx([0.2, 0.1, 0.2, -0.1])
+    found = numbers(run, local=[other, alone])
+    assert (found["mean_gain"], found["worst_gain"]) == pytest.approx((0.1, -0.1))
+    assert "worst_gain" not in numbers(run, local=[other])
+    interval = estimates([run], local=[alone])["worst_gain"].interval
+    assert interval.low < -0.1 < interval.high
+
+
+def test_settlement_is_per_round_and_cluster_with_the_round_it_came_to_rest(tmp_path):
+    choices = [[0, 0, 0, 0], [0, 1, 0, 2], [0, 0, 0, 2], [0, 0, 0, 1], [0, 0, 0, 1]]
+    settings = ("algorithm.heads=4",)
+    run = history.load(write_run(tmp_path / "r", [(1, c) for c in choices], {}, [5] * 4, *settings))
+    heads = settlement(run)
+    assert heads.shares[1].tolist() == [[2 / 3, 1 / 3, 0, 0], [0, 0, 1, 0]]
+    assert heads.settling_round == 3
+    assert (heads.unused, heads.shared) == ([2, 3], [])
+    restless = [*choices, [0, 0, 1, 1]]
+    run = history.load(write_run(tmp_path / "s", [(1, c) for c in restless], {}, [5] * 4, *settings))
+    heads = settlement(run)
+    assert heads.settling_round is None
+    assert (heads.unused, heads.shared) == ([2, 3], [1])
+
+
+def test_algorithms_without_heads_have_no_settlement(tmp_path):
+    assert settlement(history.load(write_run(tmp_path / "r", QUIET, {}, [5] * 4, "algorithm.name=el"))) is None
+
+
+def test_a_run_of_the_first_version_without_test_sets_named_is_still_read(tmp_path):
+    import json
+
+    path = write_run(tmp_path / "r", QUIET, {}, [8, 8, 8, 5])
+    facts = json.loads((path / "federation.json").read_text())
+    del facts["test_of"]
+    (path / "federation.json").write_text(json.dumps(facts))
+    assert estimates([history.load(path)])["all"].mean == pytest.approx(0.725)
+
+
+def test_the_hand_made_matrix_is_balanced():
+    assert confusion(8) == [[8, 2], [2, 8]]

@@ -1,0 +1,101 @@
+import errno
+import os
+import resource
+
+import pytest
+
+from facade import store
+from facade.errors import StorageError
+from facade.store import Store
+
+
+def test_a_store_keeps_the_newest_files_only(tmp_path):
+    kept = Store(tmp_path / "s", keep=3)
+    for number in (10, 20, 30, 40):
+        kept.save(number, f"content {number}".encode())
+    assert kept.numbers == [20, 30, 40]
+    newest = next(kept.newest_first())
+    assert (newest.number, newest.content) == (40, b"content 40")
+
+
+def test_a_file_of_a_continuation_that_was_given_up_goes_when_another_begins(tmp_path):
+    kept = Store(tmp_path / "s")
+    for number in (10, 20):
+        kept.save(number, b"old")
+    kept.save(15, b"new")
+    assert kept.numbers == [10, 15]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap footer"])
+def test_damage_is_noticed_named_and_stepped_over(tmp_path, damage):
+    kept = Store(tmp_path / "s")
+    kept.save(1, b"good" * 100)
+    bad = kept.save(2, b"bad!" * 100)
+    stored = bytearray(bad.read_bytes())
+    if damage == "cut":
+        stored = stored[:-7]
+    elif damage == "flip":
+        stored[123] ^= 1
+    elif damage == "empty":
+        stored = bytearray()
+    else:
+        stored[-40:] = stored[:40]
+    bad.write_bytes(stored)
+    with pytest.warns(UserWarning, match=rf"{bad.name} is damaged \(it.*going back"):
+        newest = next(kept.newest_first())
+    assert (newest.number, newest.content) == (1, b"good" * 100)
+
+
+def test_a_missing_directory_holds_nothing(tmp_path):
+    assert list(Store(tmp_path / "nothing").newest_first()) == []
+
+
+def test_every_single_flipped_bit_is_noticed(tmp_path):
+    kept = Store(tmp_path / "s")
+    path = kept.save(1, b"0123456789")
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        broken = bytearray(whole)
+        broken[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(broken)
+        with pytest.warns(UserWarning, match="is damaged"):
+            assert list(kept.newest_first()) == []
+
+
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_rest(tmp_path, monkeypatch):
+    store.replace(tmp_path / "file", b"old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="file could not be written: No space left on device"):
+        store.replace(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_write_that_the_system_really_cuts_short_keeps_the_last_good_one(tmp_path):
+    kept = Store(tmp_path / "s")
+    kept.save(1, b"x" * 1000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(StorageError, match="File too large"):
+            kept.save(2, b"y" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [saved.number for saved in kept.newest_first()] == [1]
+    assert len(list((tmp_path / "s").iterdir())) == 1
+
+
+def test_removing_a_store_takes_what_a_crash_left_and_nothing_else(tmp_path):
+    kept = Store(tmp_path / "s")
+    kept.save(1, b"x")
+    (tmp_path / "s" / ".000000002.saved.tmp").write_bytes(b"half")
+    kept.remove()
+    assert not (tmp_path / "s").exists()
+    kept.save(1, b"x")
+    (tmp_path / "s" / "mine.txt").write_text("keep")
+    kept.remove()
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["mine.txt"]

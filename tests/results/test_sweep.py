@@ -1,0 +1,210 @@
+import csv
+import json
+import signal
+
+import pytest
+
+from facade import Experiment, estimate, worker
+from facade.sweep import points, split_values
+from results.conftest import tiny
+
+GRID = ["--grid", "algorithm.name=el,facade", "--grid", "training.lr=0.02,0.2", "--seeds", "1,2"]
+
+
+def rows_of(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture
+def sweep(facade, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(tiny("data.validation=0.2").toml())
+
+    def call(*arguments, out="out"):
+        return facade("sweep", "tiny.toml", *arguments, "--out", tmp_path / out)
+
+    return call
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Names of the runs that were really computed, and a way to meddle with them."""
+    compute, names = worker.compute, []
+
+    def watched(experiment, path, tell):
+        names.append(path.name)
+        return compute(experiment, path, tell)
+
+    monkeypatch.setattr("facade.crew.compute", watched)
+    return names
+
+
+def test_a_grid_is_all_combinations_and_values_are_read_like_settings():
+    assert points(["a.b=1,2", "c=x"]) == [("a.b=1", "c=x"), ("a.b=2", "c=x")]
+    assert points([]) == [()]
+    assert split_values('16:16,24:8,"a,b",[1, 2],') == ["16:16", "24:8", '"a,b"', "[1, 2]"]
+
+
+def test_a_sweep_writes_one_directory_per_run_and_a_table(sweep, computed, tmp_path):
+    ended = sweep(*GRID)
+    assert ended.code == 0, ended.err
+    assert "8 runs: 0 finished, 0 to continue, 8 to start." in ended.err
+    assert "Expected: about" in ended.err
+    assert "from timing one round and one evaluation of 2 kinds of run" in ended.err
+    assert len(computed) == 8
+    assert all((tmp_path / "out" / name / "result.json").exists() for name in computed)
+    table = rows_of(tmp_path / "out" / "table.csv")
+    assert {(line["algorithm"], line["training.lr"], line["seeds"]) for line in table} == {
+        (name, lr, "1 2") for name in ("el", "facade") for lr in ("0.02", "0.2")
+    }
+    again = sweep(*GRID)
+    assert (again.code, len(computed)) == (0, 8), "finished runs are skipped"
+    assert "8 runs: 8 finished" in again.err
+
+
+def test_a_sweep_that_was_interrupted_and_called_again_gives_the_same_table(sweep, tmp_path, monkeypatch):
+    from facade.runtimes import local
+
+    assert sweep(*GRID, out="whole").code == 0
+    add, rows = local._Recorder.add, []
+
+    def interrupted(self, new):
+        add(self, new)
+        rows.extend(new)
+        if len(rows) in range(150, 170):  # in the middle of the fourth run
+            signal.raise_signal(signal.SIGINT)
+            rows.extend([None] * 100)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local._Recorder, "add", interrupted)
+        stopped = sweep(*GRID, out="parts")
+    assert stopped.code == 130, stopped.err
+    assert "give the same command to go on" in stopped.err
+    assert not (tmp_path / "parts" / "table.csv").exists()
+    ended = sweep(*GRID, out="parts")
+    assert ended.code == 0, ended.err
+    assert "1 to continue" in ended.err
+    assert (tmp_path / "parts" / "table.csv").read_bytes() == (tmp_path / "whole" / "table.csv").read_bytes()
+    assert (tmp_path / "parts" / "table.csv").stat().st_size > 1000
+
+
+def test_a_failed_run_is_reported_and_tried_again(sweep, computed, tmp_path):
+    grid = ["--grid", "training.lr=0.05,1e30", "--set", "algorithm.name=el"]
+    ended = sweep(*grid)
+    assert ended.code == 1
+    assert "failed: training diverged in round" in ended.err
+    assert "1 of 2 runs failed" in ended.err
+    assert (tmp_path / "out" / "table.csv").exists(), "the others are shown"
+    sweep(*grid)
+    assert len(computed) == 3
+
+
+def test_a_setting_that_an_algorithm_does_not_have_is_run_once(sweep, tmp_path):
+    ended = sweep("--grid", "algorithm.name=el,facade", "--grid", "algorithm.heads=2,3", "--dry-run")
+    assert "3 runs: 0 finished" in ended.err
+    assert not (tmp_path / "out").exists(), "a dry run computes nothing"
+
+
+def test_the_best_point_on_validation_data_is_chosen_for_every_algorithm(sweep, tmp_path):
+    ended = sweep(*GRID, "--select", "validation.fair_accuracy")
+    assert ended.code == 0, ended.err
+    lines = rows_of(tmp_path / "out" / "selection.csv")
+    assert len(lines) == 4, "the whole table"
+    for algorithm in ("el", "facade"):
+        mine = [line for line in lines if line["algorithm"] == algorithm]
+        chosen = [line for line in mine if line["chosen"] == "yes"]
+        assert len(chosen) == 1
+        means = [float(line["mean validation.fair_accuracy"]) for line in mine]
+        assert float(chosen[0]["mean validation.fair_accuracy"]) == max(means)
+        written = Experiment.load(tmp_path / "out" / f"chosen-{algorithm}.toml")
+        assert f"training.lr={written.training.lr}" in chosen[0]["point"]
+
+
+def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
+    grid = ["--grid", "training.lr=0.02,0.2", "--select", "validation.loss"]
+    assert sweep(*grid).code == 0
+    chosen = (tmp_path / "out" / "selection.csv").read_text()
+    for rows in (tmp_path / "out").glob("*/rows.jsonl"):
+        lines = [json.loads(line) for line in rows.read_text().splitlines()]
+        for row in lines:
+            if "confusion" in row:
+                row["confusion"] = [[1] * 10] * 10
+                row["loss"] = 0.0
+        rows.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    assert sweep(*grid).code == 0
+    assert (tmp_path / "out" / "selection.csv").read_text() == chosen
+
+
+def test_a_point_with_a_failed_run_is_not_chosen(sweep, tmp_path):
+    sweep("--grid", "training.lr=1e30,0.02", "--select", "validation.all", "--set", "algorithm.name=el")
+    first, second = rows_of(tmp_path / "out" / "selection.csv")
+    assert (first["values"], first["chosen"]) == ("failed", "")
+    assert second["chosen"] == "yes"
+
+
+def test_several_at_a_time_give_the_same_table_and_survive_a_worker_that_dies(sweep, tmp_path):
+    (tmp_path / "deadly.py").write_text(
+        "import os\n"
+        "from dataclasses import dataclass\n"
+        "from facade.algorithms.el import EL\n"
+        "@dataclass(frozen=True)\n"
+        "class Deadly(EL):\n"
+        "    def local(self, turn, state):\n"
+        "        if turn.round == 3 and not os.path.exists('bitten'):\n"
+        "            open('bitten', 'w').close()\n"
+        "            os._exit(7)\n"
+        "        print('something on standard output')\n"
+        "        return super().local(turn, state)\n"
+    )
+    (tmp_path / "bitten").touch()
+    grid = ["--grid", "algorithm.name=el,deadly:Deadly", "--seeds", "1,2"]
+    assert sweep(*grid, out="one").code == 0
+    (tmp_path / "bitten").unlink()
+    ended = sweep(*grid, "--jobs", "2", out="two")
+    assert ended.code == 1
+    assert "failed: its process ended with code 7" in ended.err
+    assert "1 of 4 runs failed" in ended.err
+    again = sweep(*grid, "--jobs", "2", out="two")
+    assert again.code == 0, again.err
+    assert "4 runs: 3 finished, 1 to continue" in again.err
+    assert (tmp_path / "two" / "table.csv").read_bytes() == (tmp_path / "one" / "table.csv").read_bytes()
+
+
+def test_what_a_run_costs_is_extrapolated_from_one_round_and_one_evaluation():
+    experiment = tiny("training.rounds=100", "evaluation.every=10")
+    assert estimate.Price(setup=1, round=2, evaluation=3).of(experiment) == 1 + 200 + 33
+    assert estimate.Price(setup=1, round=2, evaluation=3).of(experiment, done=90) == 1 + 20 + 6
+    price = estimate.trial(experiment)
+    assert price.setup > 0
+    assert price.round > 0
+    assert price.evaluation > 0
+    one = estimate.trial(tiny("training.rounds=1", "algorithm.name=local"))
+    assert one.round > 0
+
+
+def test_experiments_that_cost_the_same_are_timed_once():
+    same = [tiny("seed=2"), tiny("training.lr=0.5"), tiny("training.rounds=9"), tiny("evaluation.every=1")]
+    assert {estimate.kind(experiment) for experiment in same} == {estimate.kind(tiny())}
+    assert estimate.kind(tiny("training.steps=2")) != estimate.kind(tiny())
+
+
+BAD = {
+    (): "there is nothing to sweep over",
+    ("--grid", "training.lr="): "--grid training.lr=: expected section.key=value,value",
+    ("--grid", "training.lr"): "expected section.key=value,value",
+    ("--seeds", "1,x"): "--seeds 1,x: expected whole numbers",
+    ("--grid", "algorithm.name=el,facde"): "did you mean 'facade'?",
+    ("--grid", "topology.degree=2,9"): "topology.degree = 9 is not possible",
+    ("--seeds", "1", "--select", "test.all"): "choosing on test data would make the test worthless",
+    ("--seeds", "1", "--select", "validation.fair"): "unknown number to select by 'fair'",
+    ("--seeds", "1", "--select", "validation.all", "--set", "data.validation=0"): "needs validation data",
+}
+
+
+@pytest.mark.parametrize("arguments", BAD)
+def test_a_sweep_that_makes_no_sense_is_refused_before_anything_is_computed(sweep, computed, tmp_path, arguments):
+    ended = sweep(*arguments)
+    assert ended.code == 2, ended.err
+    assert BAD[arguments] in ended.err
+    assert not (tmp_path / "out").exists()
+    assert not computed

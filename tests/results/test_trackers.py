@@ -1,0 +1,104 @@
+import signal
+
+import pytest
+
+from facade import run
+from facade.errors import ExperimentError, StoppedError
+from facade.trackers import TRACKERS, tracker
+from facade.trackers.base import Several, Tracker, numbers
+from results.conftest import StopAt, tiny
+
+
+def tracked(name, out):
+    """A run with a tracker that is stopped and resumed, as a careful tracker must survive."""
+    with pytest.raises(StoppedError):
+        run(tiny(), out, progress=Several([tracker(name, out), StopAt(3, signal.SIGTERM)]))
+    return run(tiny(), out, resume=True, progress=tracker(name, out))
+
+
+def test_tensorboard_shows_the_curves_of_a_resumed_run(tmp_path):
+    pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = tracked("tensorboard", tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    minority = [(event.step, event.value) for event in events.Scalars("accuracy/cluster-1")]
+    assert [step for step, _ in minority] == [2, 4, 6]
+    final = events.Scalars("final/fair_accuracy")
+    assert [(event.step, event.value) for event in final] == [(6, pytest.approx(result.summary["fair_accuracy"]))]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_keeps_settings_and_metrics_in_a_local_file(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the mlflow extra is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    from mlflow import MlflowClient
+
+    result = tracked("mlflow", tmp_path / "run")
+    client = MlflowClient()
+    home = client.get_experiment_by_name("tiny")
+    (kept,) = client.search_runs([home.experiment_id])
+    assert kept.info.status == "FINISHED"
+    assert kept.data.params["algorithm.name"] == "facade"
+    assert kept.data.metrics["final/accuracy/all"] == pytest.approx(result.summary["all"])
+    assert [m.step for m in client.get_metric_history(kept.info.run_id, "accuracy/cluster-0")] == [2, 4, 6]
+    assert kept.data.tags["model_sha256"] == result.summary["model_sha256"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_and_biases_runs_offline(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="the wandb extra is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    run(tiny(), tmp_path / "run", progress=tracker("wandb", tmp_path / "run"))
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"))
+
+
+class Broken(Tracker):
+    """A tool that stops answering."""
+
+    def open(self, experiment, done):
+        if self.run_dir.name == "closed":
+            raise ConnectionError("nobody there")
+
+    def log(self, values, step):
+        raise ConnectionError("gone")
+
+    def close(self, summary):
+        raise ConnectionError("gone")
+
+
+def test_a_tracker_that_fails_on_the_way_costs_a_warning_and_not_the_run(tmp_path):
+    with pytest.warns(UserWarning, match="Broken did not take some numbers: gone"):
+        result = run(tiny(), tmp_path / "run", progress=Broken(tmp_path / "run"))
+    assert result.summary["model_sha256"] == run(tiny()).summary["model_sha256"]
+
+
+def test_a_tracker_that_cannot_start_is_one_sentence(tmp_path):
+    with pytest.raises(ExperimentError, match="Broken cannot be used: nobody there"):
+        run(tiny(), tmp_path / "run", progress=Broken(tmp_path / "closed"))
+
+
+def test_an_unknown_tracker_and_a_missing_extra_are_refused(facade, tmp_path, monkeypatch):
+    (tmp_path / "tiny.toml").write_text(tiny().toml())
+    arguments = ["run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--track"]
+    ended = facade(*arguments, "tensorbord")
+    assert ended.code == 2
+    assert "unknown tracker 'tensorbord'; did you mean 'tensorboard'?" in ended.err
+    monkeypatch.setitem(TRACKERS, "mlflow", TRACKERS["mlflow"]._replace(needs="surely_not_installed"))
+    ended = facade(*arguments, "mlflow")
+    assert ended.code == 2
+    assert "tracker 'mlflow' needs an extra: pip install 'facade-dl[mlflow]'" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_of_an_evaluation_have_stable_names():
+    judged = {"all": 0.5, "clusters": [0.6, 0.2], "eo": None, "settled": True, "choice": [0, 1]}
+    assert numbers(judged) == {
+        "accuracy/cluster-0": 0.6,
+        "accuracy/cluster-1": 0.2,
+        "accuracy/all": 0.5,
+        "settled": 1.0,
+    }
