@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format bench clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -19,6 +19,10 @@ check: .venv/installed-check
 format: .venv/installed-check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Leave the machine alone meanwhile.
+bench: .venv/installed
+	$(BIN)/facade bench --out benchmarks/results/$$(uname -n).json
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

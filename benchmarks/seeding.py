@@ -61,7 +61,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     done = json.loads(options.out.read_text()) if options.out.exists() else []
-    known = {(d["seeding"], d["clusters"], d["heads"], tuple(d["settings"])) for d in done if len(d["runs"]) >= options.seeds}
+    known = {
+        (d["seeding"], d["clusters"], d["heads"], tuple(d["settings"])) for d in done if len(d["runs"]) >= options.seeds
+    }
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for seeding, case in cases():
             if (seeding, *case) in known:

@@ -1,0 +1,347 @@
+"""What every algorithm must keep, each check a function of an experiment.
+
+They hold for any algorithm and any model, also a user's own (`package.module:Attribute`):
+
+    from contract import checks
+
+    def test_mine():
+        for check in checks.CHECKS:
+            check(checks.tiny("my_package.mine:MyAlgorithm", "model.name=my_package.nets:Net"))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from facade import tree
+from facade.config import Data, Experiment
+from facade.data.federation import Federation
+from facade.data.load import load
+from facade.engine import Shard, Turn, play
+from facade.messages import EVERYONE, Edges, Inbox, Post
+from facade.records import in_order
+from facade.result import Result
+from facade.runtimes.local import deliver, run
+from facade.setup import Setup, set_up
+
+
+def tiny(name: str, *settings: str) -> Experiment:
+    """A run of a few rounds on 5 + 3 nodes of digits; keys of other algorithms are ignored."""
+    return Experiment.of(
+        {
+            "seed": 3,
+            "data": {"source": "digits", "clusters": "5:3"},
+            "algorithm": {"name": name, "warmup": 1} if ":" not in name else {"name": name},
+            "training": {"rounds": 4, "steps": 2, "batch": 4, "lr": 0.1},
+            "evaluation": {"every": 2},
+            "runtime": {"threads": 1},
+        },
+        settings,
+    )
+
+
+def _federation(experiment: Experiment) -> Federation:
+    return _loaded(experiment.data.model_dump_json(), experiment.seed)
+
+
+@functools.cache
+def _loaded(data: str, seed: int) -> Federation:
+    whole = load(Data.model_validate_json(data), seed)
+    return dataclasses.replace(whole, tests=[test[::8] for test in whole.tests])
+
+
+def made(experiment: Experiment) -> Setup:
+    """The parts of the run; data are loaded once for all checks, an eighth of the test data is used."""
+    return set_up(experiment, _federation(experiment))
+
+
+def ran(experiment: Experiment) -> Result:
+    """The finished run."""
+    return run(experiment, federation=_federation(experiment))
+
+
+class Journey(NamedTuple):
+    """A run driven by hand, with all that passed between the round loop and its driver."""
+
+    posts: list[list[Post]]
+    """Per exchange, one post of every shard."""
+    ended: list[list[dict[str, Any]]]
+    """Per shard, the rows it ended with."""
+    state: Any
+    """[n, ...] the state at the end."""
+
+    def rows(self, after: int = -1) -> list[dict[str, Any]]:
+        """Rows made after the given exchange, in the order of a run's file."""
+        posted = [row for posts in self.posts[after + 1 :] for post in posts for row in post.rows]
+        return in_order(posted + [row for rows in self.ended for row in rows])
+
+    def states(self) -> list[Any]:
+        """[n, ...] before every round, before the final exchange if there is one, and at the end."""
+        return [tree.concat([post.state for post in posts]) for posts in self.posts] + [self.state]
+
+
+def travelled(setup: Setup, start: Sequence[tuple[int, Any]] | None = None) -> Journey:
+    """Play a run to its end, from the beginning or from one (round, state) per shard."""
+    shards = setup.shards()
+    starts: Sequence[tuple[int, Any] | None] = start or [None] * len(shards)
+    games = [
+        play(setup.algorithm, shard, setup.plan, setup.federation, begin)
+        for shard, begin in zip(shards, starts, strict=True)
+    ]
+    posts = [[next(game) for game in games]]
+    while True:
+        moves, ended = [], []
+        for game, inbox in zip(games, deliver(posts[-1], shards), strict=True):
+            try:
+                moves.append(game.send(inbox))
+            except StopIteration as end:
+                ended.append(end.value)
+        if ended:
+            return Journey(posts, [played.rows for played in ended], tree.concat([played.state for played in ended]))
+        posts.append(moves)
+
+
+def one_turn(setup: Setup, round: int) -> Turn:
+    """A round as a process that hosts all nodes sees it."""
+    shard = setup.shard(np.arange(setup.federation.n))
+    graph = setup.plan.graph(shard.n, shard.seed, round)
+    edges = EVERYONE if graph.everyone else Edges(torch.from_numpy(graph.receiver), torch.from_numpy(graph.sender))
+    return Turn(shard, round, edges, torch.from_numpy(graph.degree), setup.plan.spread)
+
+
+def inbox_of(shard: Shard, message: Any, edges: Any) -> Inbox:
+    """What arrives at a process that hosts all nodes."""
+    return deliver([Post(0, message, edges, None)], [shard])[0]
+
+
+NOBODY = Edges(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+
+
+def assert_same(one: Result, other: Result) -> None:
+    """Equal to the bit: rows, deployed models, states."""
+    assert one.rows == other.rows
+    assert one.summary["model_sha256"] == other.summary["model_sha256"]
+    assert one.summary["state_sha256"] == other.summary["state_sha256"]
+
+
+def check_repeatable(experiment: Experiment) -> None:
+    """The same run twice gives the same rows and states."""
+    assert_same(ran(experiment), ran(experiment))
+
+
+def check_shard_invariant(experiment: Experiment) -> None:
+    """However nodes are divided over processes, rows and states are the same to the bit."""
+    whole = ran(experiment.with_("runtime.shards=1"))
+    for count in (2, 5, experiment.n):
+        assert_same(whole, ran(experiment.with_(f"runtime.shards={count}")))
+
+
+def check_thread_independent(experiment: Experiment) -> None:
+    """However many threads compute a run, rows and states are the same to the bit."""
+    alone = ran(experiment.with_("runtime.threads=1"))
+    for count in (2, 3):
+        assert_same(alone, ran(experiment.with_(f"runtime.threads={count}")))
+
+
+def check_resumable(experiment: Experiment) -> None:
+    """From the state of any post, a new run ends in the same state and makes the remaining rows."""
+    setup = made(experiment)
+    whole = travelled(setup)
+    end = tree.digest(whole.state, experiment.n)
+    for number, posts in enumerate(whole.posts):
+        kept = [(post.round, _reloaded(post.state)) for post in posts]
+        resumed = travelled(made(experiment), kept)
+        assert tree.digest(resumed.state, experiment.n) == end, f"resumed at exchange {number}"
+        assert resumed.rows() == whole.rows(after=number), f"resumed at exchange {number}"
+
+
+def _reloaded(state: Any) -> Any:
+    """The state as a checkpoint would give it back: leaves by path, new storage."""
+    return tree.unflatten({path: leaf.clone() for path, leaf in tree.flatten(state).items()}, state)
+
+
+def check_pure(experiment: Experiment) -> None:
+    """No method of an algorithm changes what it was given, and nothing published changes later."""
+    setup = made(experiment)
+    watched = _Watched(setup.algorithm)
+    journey = travelled(dataclasses.replace(setup, algorithm=watched))
+    assert {"init", "local", "message", "mix"} <= watched.called
+    assert ("finish" in watched.called) == setup.plan.all_reduce
+    plain = travelled(setup)
+    for posts, untouched in zip(journey.posts, plain.posts, strict=True):
+        assert [_print((p.outbox, p.state, p.wanted)) for p in posts] == [
+            _print((p.outbox, p.state, p.wanted)) for p in untouched
+        ]
+
+
+class _Watched:
+    """An algorithm whose every call is checked to leave its arguments as they were."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm = algorithm
+        self.called: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self._algorithm, name)
+        if not callable(inner):
+            return inner
+
+        def call(*arguments: Any) -> Any:
+            before = _print(arguments)
+            result = inner(*arguments)
+            assert _print(arguments) == before, f"{name} changed what it was given"
+            self.called.add(name)
+            return result
+
+        return call
+
+
+def _print(thing: Any) -> Any:
+    """All tensors and arrays in a thing, as hashes."""
+    if isinstance(thing, Tensor):
+        return hashlib.sha256(thing.contiguous().numpy().tobytes()).hexdigest()
+    if isinstance(thing, np.ndarray):
+        return hashlib.sha256(thing.tobytes()).hexdigest()
+    if isinstance(thing, dict):
+        return {key: _print(value) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [_print(part) for part in thing]
+    if dataclasses.is_dataclass(thing):
+        return [_print(getattr(thing, field.name)) for field in dataclasses.fields(thing)]
+    return None
+
+
+def check_survives_loss(experiment: Experiment) -> None:
+    """With half of the messages lost and nodes offline the run ends with finite numbers; the state
+    of an offline node stays, and it hears nothing."""
+    setup = made(experiment.with_("network.loss=0.5", "network.offline=0.3"))
+    journey = travelled(setup)
+    rows = journey.rows()
+    json.dumps(rows, allow_nan=False)
+    assert all(math.isfinite(row["loss"]) for row in rows if row["kind"] != "round")
+    assert all(leaf.isfinite().all() for leaf in setup.algorithm.model(journey.state).values())
+    everybody, away = np.arange(experiment.n), 0
+    states = [tree.digests(state, experiment.n) for state in journey.states()]
+    for round in range(experiment.training.rounds):
+        online = setup.plan.network.online(experiment.seed, round, everybody)
+        heard = [row["bytes"] for row in rows if row["kind"] == "round" and row["round"] == round + 1]
+        for node in everybody[~online]:
+            assert states[round + 1][node] == states[round][node]
+            assert heard[node] == 0
+            away += 1
+        for node in everybody[online]:
+            assert states[round + 1][node] != states[round][node]
+    assert 0 < away < experiment.n * experiment.training.rounds
+
+
+def check_equal_states_stay_equal(experiment: Experiment) -> None:
+    """Where all nodes are in the same state, mixing leaves every model as it is, up to rounding."""
+    setup = made(experiment)
+    algorithm = setup.algorithm
+    for round in (0, experiment.training.rounds - 1):
+        turn = one_turn(setup, round)
+        trained = algorithm.local(turn, algorithm.init(turn.shard))
+        state = tree.map(lambda leaf: leaf[:1].expand_as(leaf).clone(), trained)
+        message = algorithm.message(turn, state)
+        heard = inbox_of(turn.shard, message, algorithm.wanted(turn, state))
+        mixed = [algorithm.mix(turn, state, heard)]
+        if setup.plan.all_reduce:
+            mixed.append(algorithm.finish(turn, state, inbox_of(turn.shard, message, EVERYONE)))
+        for result in mixed:
+            for before, after in zip(algorithm.models(state), algorithm.models(result), strict=True):
+                assert distance(after, before) < 8 * torch.finfo(setup.learner.dtype).eps
+
+
+def check_no_messages_is_local_training(experiment: Experiment) -> None:
+    """Where nothing arrives, mixing leaves every model exactly as local training made it."""
+    setup = made(experiment)
+    algorithm = setup.algorithm
+    state = algorithm.init(one_turn(setup, 0).shard)
+    for round in range(experiment.training.rounds):
+        turn = one_turn(setup, round)
+        trained = algorithm.local(turn, state)
+        state = algorithm.mix(turn, trained, inbox_of(turn.shard, algorithm.message(turn, trained), NOBODY))
+        for before, after in zip(algorithm.models(trained), algorithm.models(state), strict=True):
+            assert before.keys() == after.keys()
+            assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def check_counts_bytes(experiment: Experiment) -> None:
+    """A round's bytes are those of the messages that arrived at the node."""
+    for settings in [(), ("network.loss=0.3", "network.offline=0.2")]:
+        setup = made(experiment.with_(*settings))
+        journey = travelled(setup)
+        expected = {}
+        for posts in journey.posts:
+            for shard, post in zip(setup.shards(), posts, strict=True):
+                size = sum(leaf[0].numel() * leaf.element_size() for leaf in tree.flatten(post.outbox).values())
+                assert size == tree.row_bytes(post.outbox)
+                for row, node in enumerate(shard.nodes.tolist()):
+                    arrived = shard.n - 1 if post.wanted is EVERYONE else int((post.wanted.receiver == row).sum())
+                    expected[post.round, node] = arrived * size
+        rounds = experiment.training.rounds
+        for row in journey.rows():
+            if row["kind"] == "round":
+                assert row["bytes"] == expected[row["round"] - 1, row["node"]]
+            elif row["kind"] == "final":
+                assert row["bytes"] == expected.get((rounds, row["node"]), 0)
+
+
+def check_message_schema(experiment: Experiment) -> None:
+    """Names, dtypes and shapes of a message are the same in every round and for every shard."""
+    for settings in [("runtime.shards=1",), ("runtime.shards=2", "network.loss=0.5", "network.offline=0.3")]:
+        schemas = [
+            {path: (leaf.dtype, leaf.shape[1:]) for path, leaf in tree.flatten(post.outbox).items()}
+            for posts in travelled(made(experiment.with_(*settings))).posts
+            for post in posts
+        ]
+        assert all(schema == schemas[0] for schema in schemas)
+
+
+def check_learns(experiment: Experiment) -> None:
+    """Accuracy ends more than half the way from chance to perfect."""
+    result = ran(experiment)
+    chance = 1 / len(result.rows[-1]["confusion"])
+    assert result.summary["all"] > (1 + chance) / 2
+
+
+def check_executors_agree(experiment: Experiment, tolerance: float = 1e-12) -> None:
+    """Batched and one by one, models stay together to rounding in every round."""
+    setups = [made(experiment.with_("runtime.dtype=float64", f"runtime.executor={e}")) for e in ("stacked", "looped")]
+    assert [setup.learner.executor.name for setup in setups] == ["stacked", "looped"]
+    stacked, looped = (travelled(setup).states() for setup in setups)
+    for one, other in zip(stacked, looped, strict=True):
+        assert distance(setups[0].algorithm.model(one), setups[1].algorithm.model(other)) < tolerance
+
+
+def distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    """The largest difference between two stacks of models, relative to each weight tensor's size."""
+    assert one.keys() == other.keys()
+    return max(
+        float((one[name] - other[name]).abs().max() / other[name].abs().max().clamp(min=1e-30)) for name in other
+    )
+
+
+CHECKS: list[Callable[[Experiment], None]] = [
+    check_repeatable,
+    check_shard_invariant,
+    check_thread_independent,
+    check_resumable,
+    check_pure,
+    check_survives_loss,
+    check_equal_states_stay_equal,
+    check_no_messages_is_local_training,
+    check_counts_bytes,
+    check_message_schema,
+]
+"""All that take any experiment as it is."""

@@ -1,0 +1,143 @@
+import pytest
+
+from contract import checks
+from contract.checks import tiny
+from facade import tree
+from facade.algorithms import ALGORITHMS
+
+MODELS = {
+    "stacked": ("model.name=mlp", "runtime.executor=stacked"),
+    "looped": ("model.name=mlp", "runtime.executor=looped"),
+    "cnn": ("model.name=cnn",),
+}
+DTYPES = ("float32", "float64")
+BRIEF = ("data.clusters=4:2", "training.rounds=3", "evaluation.every=3")
+LONG = ("training.rounds=25", "training.steps=5", "training.batch=8", "algorithm.warmup=3", "evaluation.every=25")
+
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+@every_algorithm
+def test_the_same_run_twice_gives_the_same_rows_and_states(name):
+    checks.check_repeatable(tiny(name))
+
+
+@every_algorithm
+def test_another_seed_gives_another_run(name):
+    one, other = (checks.ran(tiny(name, f"seed={seed}", "training.rounds=2")).summary for seed in (3, 4))
+    assert one["model_sha256"] != other["model_sha256"]
+
+
+@every_algorithm
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("model", MODELS)
+def test_states_do_not_depend_on_how_nodes_are_split_over_shards(name, model, dtype):
+    checks.check_shard_invariant(tiny(name, *MODELS[model], f"runtime.dtype={dtype}", *BRIEF))
+
+
+@every_algorithm
+@pytest.mark.parametrize("model", MODELS)
+def test_states_do_not_depend_on_the_number_of_threads(name, model):
+    checks.check_thread_independent(tiny(name, *MODELS[model], *BRIEF))
+
+
+@every_algorithm
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_resumed_run_ends_like_an_uninterrupted_one(name, shards):
+    checks.check_resumable(tiny(name, f"runtime.shards={shards}", "network.loss=0.2", "network.offline=0.1"))
+
+
+@every_algorithm
+def test_no_method_changes_what_it_was_given(name):
+    checks.check_pure(tiny(name))
+
+
+@every_algorithm
+def test_a_run_survives_lost_messages_and_offline_nodes(name):
+    checks.check_survives_loss(tiny(name))
+
+
+@every_algorithm
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_states_stay_equal_under_mixing(name, dtype):
+    checks.check_equal_states_stay_equal(tiny(name, f"runtime.dtype={dtype}"))
+
+
+@every_algorithm
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mixing_without_messages_leaves_what_local_training_made(name, dtype):
+    checks.check_no_messages_is_local_training(tiny(name, f"runtime.dtype={dtype}"))
+
+
+@pytest.mark.parametrize("name", ["el", "dpsgd", "dac", "facade", "ifca"])
+def test_a_node_that_never_hears_anyone_trains_as_if_alone(name):
+    deaf = ("network.loss=0.9999999999", "algorithm.heads=1", "algorithm.all_reduce=false")
+    alone = checks.ran(tiny("local", *deaf)).summary
+    assert checks.ran(tiny(name, *deaf)).summary["model_sha256"] == alone["model_sha256"]
+
+
+@every_algorithm
+def test_bytes_are_those_of_the_messages_that_arrived(name):
+    checks.check_counts_bytes(tiny(name))
+    checks.check_counts_bytes(tiny(name, "runtime.shards=3"))
+
+
+@every_algorithm
+def test_a_message_looks_the_same_in_every_round(name):
+    checks.check_message_schema(tiny(name, "algorithm.warmup=2"))
+
+
+@every_algorithm
+def test_an_algorithm_learns_a_small_problem(name):
+    checks.check_learns(tiny(name, *LONG))
+
+
+@every_algorithm
+def test_stacked_and_looped_agree_over_20_rounds(name):
+    checks.check_executors_agree(tiny(name, "training.rounds=20", "evaluation.every=20"))
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+def test_a_users_own_algorithm_and_model_keep_the_contract(check):
+    check(tiny("contract.own:Reluctant", "model.name=contract.own:Normed", *BRIEF))
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "check",
+    [
+        checks.check_repeatable,
+        checks.check_shard_invariant,
+        checks.check_thread_independent,
+        checks.check_resumable,
+        checks.check_pure,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_a_model_with_batch_normalisation_and_dropout_keeps_the_contract(name, check):
+    check(tiny(name, "model.name=contract.own:Normed", *BRIEF))
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "optimiser", [("training.momentum=0.9", "training.schedule=cosine"), ("training.optimiser=adam",)]
+)
+def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
+    experiment = tiny(name, *optimiser, "training.lr=0.01", *BRIEF)
+    checks.check_resumable(experiment.with_("network.offline=0.2"))
+    checks.check_shard_invariant(experiment)
+    checks.check_pure(experiment)
+    checks.check_message_schema(experiment)
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+def test_seeding_keeps_the_contract(check):
+    seeding = ("algorithm.seeding=farthest", "algorithm.revival=true")
+    check(tiny("facade", *seeding, "training.rounds=13", "evaluation.every=13"))
+
+
+def test_running_statistics_travel_and_counters_stay():
+    setup = checks.made(tiny("el", "model.name=contract.own:Normed"))
+    names = set(tree.flatten(checks.travelled(setup).posts[0][0].outbox))
+    assert {"model/body.1.running_mean", "model/body.1.running_var"} <= names
+    assert not any(name.endswith("num_batches_tracked") for name in names)

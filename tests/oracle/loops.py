@@ -1,0 +1,335 @@
+"""The algorithms as slow loops, one node and one weight tensor at a time, written from their
+descriptions and not from the library's code. Shared with the library are only the addressed draws,
+the graphs, and which node holds which images; all arithmetic is torch's autograd in float64.
+
+Every function returns the states before each round, before the final exchange, and after it: a
+list over these moments of lists over nodes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from facade import models, seeds
+from facade.config import Experiment
+from facade.data.federation import Federation
+from facade.topology import TOPOLOGIES, Graph
+
+Model = dict[str, Tensor]
+Node = dict[str, Any]
+Moments = list[list[Node]]
+
+
+class World:
+    """What all algorithms share: data, draws, graphs, and training of one model on one node."""
+
+    def __init__(self, experiment: Experiment, federation: Federation, *, fresh: bool) -> None:
+        self.seed = experiment.seed
+        self.n = experiment.n
+        self.rounds = experiment.training.rounds
+        self.steps = experiment.training.steps
+        self.batch = experiment.training.batch
+        self.lr = experiment.training.lr
+        self.init = experiment.training.init
+        self.network = experiment.network
+        self.federation = federation
+        self._make = models.factory(experiment.model.name, federation.shape, len(federation.classes))
+        self._module = self._make().double()
+        topology = TOPOLOGIES[experiment.topology.name]
+        fields = {"degree": experiment.topology.degree} if "degree" in topology.__dataclass_fields__ else {}
+        self._topology = topology(**fields)
+        self._fresh = fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
+
+    def fresh_model(self, draw: int, node: int) -> Model:
+        address = (draw,) if self.init == "common" else (draw, node)
+        with seeds.global_torch(self.seed, "init", *address):
+            module = self._make().double()
+        return {name: weight.detach().clone() for name, weight in module.named_parameters()}
+
+    def samples(self, purpose: str, round: int, node: int, count: int) -> tuple[Tensor, Tensor]:
+        rows = self.federation.training.rows[node]
+        picks = seeds.picks(self.seed, purpose, round, np.array([node]), len(rows), count)[0]
+        taken = torch.from_numpy(rows[picks])
+        x = self.federation.training.samples.x[taken].double() / 255
+        mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in self._normal())
+        return (x - mean) / std, self.federation.training.samples.y[taken]
+
+    def _normal(self) -> tuple[list[float], list[float]]:
+        return self.federation.mean, self.federation.std
+
+    def loss(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(functional_call(self._module, model, (x,)), y)
+
+    def mean_loss(self, model: Model, purpose: str, round: int, node: int) -> float:
+        with torch.no_grad():
+            return float(self.loss(model, *self.samples(purpose, round, node, self.steps * self.batch)))
+
+    def trained(
+        self, model: Model, purpose: str, round: int, node: int, steps: int, names: set[str] | None = None
+    ) -> Model:
+        x, y = self.samples(purpose, round, node, steps * self.batch)
+        for step in range(steps):
+            part = slice(step * self.batch, (step + 1) * self.batch)
+            weights = {name: w.clone().requires_grad_() for name, w in model.items()}
+            self.loss(weights, x[part], y[part]).backward()
+            model = {
+                name: w.detach() - self.lr * w.grad if names is None or name in names else w.detach()
+                for name, w in weights.items()
+            }
+        return model
+
+    @functools.cache  # noqa: B019
+    def graph(self, round: int) -> Graph:
+        return self._topology.draw(self.n, self.seed, round if self._fresh else 0)
+
+    def neighbours(self, round: int, node: int) -> list[int]:
+        graph = self.graph(round)
+        if graph.everyone:
+            return [other for other in range(self.n) if other != node]
+        return sorted(int(s) for r, s in zip(graph.receiver, graph.sender, strict=True) if r == node)
+
+    def degree(self, round: int, node: int) -> int:
+        return len(self.neighbours(round, node))
+
+    def online(self, round: int, node: int) -> bool:
+        drawn = seeds.uniform(self.seed, "offline", round, np.array([node]), 1)[0, 0]
+        return bool(drawn >= self.network.offline)
+
+    def arrived(self, round: int, node: int, asked: list[int]) -> list[int]:
+        """Of the peers asked, in ascending order, those whose message arrives."""
+        heard = []
+        for peer in sorted(asked):
+            lost = seeds.pair_uniform(self.seed, "loss", round, np.array([peer]), np.array([node]))[0]
+            if self.online(round, peer) and self.online(round, node) and lost >= self.network.loss:
+                heard.append(peer)
+        return heard
+
+
+def average(trees: list[Model]) -> Model:
+    total = {name: torch.zeros_like(leaf) for name, leaf in trees[0].items()}
+    for tree in trees:
+        for name in total:
+            total[name] = total[name] + tree[name]
+    return {name: leaf / len(trees) for name, leaf in total.items()}
+
+
+def in_head(name: str) -> bool:
+    return name.startswith("head.")
+
+
+def core_of(model: Model) -> Model:
+    return {name: w for name, w in model.items() if not in_head(name)}
+
+
+def head_of(model: Model) -> Model:
+    return {name: w for name, w in model.items() if in_head(name)}
+
+
+def local(world: World) -> Moments:
+    nodes = [{"model": world.fresh_model(0, i)} for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        nodes = [
+            {"model": world.trained(node["model"], "train", t, i, world.steps)} if world.online(t, i) else node
+            for i, node in enumerate(nodes)
+        ]
+        moments.append(nodes)
+    return moments
+
+
+def el(world: World, all_reduce: bool = True) -> Moments:
+    nodes = [{"model": world.fresh_model(0, i)} for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        sent = [world.trained(node["model"], "train", t, i, world.steps) for i, node in enumerate(nodes)]
+        after = []
+        for i in range(world.n):
+            members = sorted([i, *world.arrived(t, i, world.neighbours(t, i))])
+            mixed = {"model": average([sent[j] for j in members])}
+            after.append(mixed if world.online(t, i) else nodes[i])
+        nodes = after
+        moments.append(nodes)
+    if all_reduce:
+        moments.append([{"model": average([node["model"] for node in nodes])} for _ in nodes])
+    return moments
+
+
+def dpsgd(world: World) -> Moments:
+    nodes = [{"model": world.fresh_model(0, i)} for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        sent = [world.trained(node["model"], "train", t, i, world.steps) for i, node in enumerate(nodes)]
+        after = []
+        for i in range(world.n):
+            weights = {
+                j: 1 / (max(world.degree(t, i), world.degree(t, j)) + 1)
+                for j in world.arrived(t, i, world.neighbours(t, i))
+            }
+            weights[i] = 1 - sum(weights.values())
+            mixed = {name: sum(w * sent[j][name] for j, w in weights.items()) for name in sent[i]}
+            after.append({"model": mixed} if world.online(t, i) else nodes[i])
+        nodes = after
+        moments.append(nodes)
+    moments.append([{"model": average([node["model"] for node in nodes])} for _ in nodes])
+    return moments
+
+
+def deprl(world: World, core_steps: int) -> Moments:
+    names = set(world.fresh_model(0, 0))
+    heads = {name for name in names if in_head(name)}
+    nodes = [{"model": world.fresh_model(0, i)} for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        own = []
+        for i, node in enumerate(nodes):
+            model = world.trained(node["model"], "train", t, i, world.steps, heads)
+            own.append(world.trained(model, "core", t, i, core_steps, names - heads))
+        after = []
+        for i in range(world.n):
+            members = sorted([i, *world.arrived(t, i, world.neighbours(t, i))])
+            core = average([core_of(own[j]) for j in members])
+            after.append({"model": core | head_of(own[i])} if world.online(t, i) else nodes[i])
+        nodes = after
+        moments.append(nodes)
+    core = average([core_of(node["model"]) for node in nodes])
+    moments.append([{"model": core | head_of(node["model"])} for node in nodes])
+    return moments
+
+
+def dac(world: World, two_hop: bool, a: float, b: float) -> Moments:
+    """Similarities are float32 numbers by peer; `told` holds by unmet node (bridge, its word)."""
+    nodes: list[Node] = [{"model": world.fresh_model(0, i), "measured": {}, "told": {}} for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        tau = 2 * a / (1 + math.exp(-b * t)) - a + 1
+        sent = [
+            {"model": world.trained(node["model"], "train", t, i, world.steps), "scores": dict(node["measured"])}
+            for i, node in enumerate(nodes)
+        ]
+        after = []
+        for i, node in enumerate(nodes):
+            heard = world.arrived(t, i, _drawn_peers(world, t, i, node, tau))
+            measured, told = dict(node["measured"]), dict(node["told"])
+            for j in heard:
+                loss = world.mean_loss(sent[j]["model"], "compare", t, i)
+                measured[j] = np.float32(1 / max(loss, 1e-6))
+            for bridge in heard if two_hop else []:
+                for j, score in sent[bridge]["scores"].items():
+                    before = told.get(j, (None, None))[0]
+                    if before is None or before == bridge or measured[bridge] > measured[before]:
+                        told[j] = (bridge, score)
+            members = sorted([i, *heard])
+            mixed = {"model": average([sent[j]["model"] for j in members]), "measured": measured, "told": told}
+            after.append(mixed if world.online(t, i) else node)
+        nodes = after
+        moments.append(nodes)
+    return moments
+
+
+def _drawn_peers(world: World, round: int, node: int, state: Node, tau: float) -> list[int]:
+    noise = seeds.uniform(world.seed, "dac", round, np.array([node]), world.n)[0]
+    keys = {}
+    for j in range(world.n):
+        if j != node:
+            word = state["told"][j][1] if j in state["told"] else 0.0
+            similar = state["measured"].get(j, word)
+            keys[j] = tau * float(similar) - math.log(-math.log(noise[j]))
+    ranked = sorted(keys, key=lambda j: -keys[j])
+    return ranked[: world.degree(round, node)]
+
+
+@dataclass
+class Heads:
+    """FACADE's fields, and what its rules were applied to."""
+
+    heads: int
+    warmup: int
+    scoring: str = "shared"
+    own_head: str = "if-chosen"
+    split: str = "head"
+    kept: int = 0
+    """How often a node heard of nobody who chose a head."""
+    scored: int = 0
+    ties: int = 0
+
+
+def facade(world: World, fields: Heads) -> Moments:
+    nodes = [_first(world, fields, i) for i in range(world.n)]
+    moments = [nodes]
+    for t in range(world.rounds):
+        warm = t < fields.warmup
+        trained = []
+        for i, node in enumerate(nodes):
+            choice = _choice(world, fields, t, i, node)
+            whole = world.trained(node["core"] | node["heads"][choice], "train", t, i, world.steps)
+            core, head = _cut(fields, whole)
+            heads = [copy.copy(head) if warm or j == choice else node["heads"][j] for j in range(fields.heads)]
+            trained.append({"core": core, "heads": heads, "choice": choice})
+        nodes = [
+            _mixed(fields, trained, i, world.arrived(t, i, world.neighbours(t, i)), warm)
+            if world.online(t, i)
+            else nodes[i]
+            for i in range(world.n)
+        ]
+        moments.append(nodes)
+    warm = world.rounds - 1 < fields.warmup
+    everyone = range(world.n)
+    moments.append([_mixed(fields, nodes, i, [j for j in everyone if j != i], warm) for i in everyone])
+    for moment in moments:
+        for node in moment:
+            node["model"] = node["core"] | node["heads"][node["choice"]]
+    return moments
+
+
+def _cut(fields: Heads, model: Model) -> tuple[Model, Model]:
+    return (core_of(model), head_of(model)) if fields.split == "head" else ({}, model)
+
+
+def _first(world: World, fields: Heads, node: int) -> Node:
+    """Core and head 0 from draw 0, head j from draw j; equal heads where a warm-up keeps them so."""
+    core, _ = _cut(fields, world.fresh_model(0, node))
+    heads = [_cut(fields, world.fresh_model(0 if fields.warmup else j, node))[1] for j in range(fields.heads)]
+    return {"core": core, "heads": heads, "choice": 0}
+
+
+def _choice(world: World, fields: Heads, round: int, i: int, node: Node) -> int:
+    if round < fields.warmup or fields.heads == 1:
+        return 0
+    luck = seeds.uniform(world.seed, "choice", round, np.array([i]), 1)[0, 0]
+    if round == fields.warmup and fields.warmup > 0:
+        return int(luck * fields.heads)
+    losses = []
+    for j, head in enumerate(node["heads"]):
+        purpose = "choose" if fields.scoring == "shared" else f"choose-{j}"
+        losses.append(world.mean_loss(node["core"] | head, purpose, round, i))
+    best = [j for j, loss in enumerate(losses) if loss == min(losses)]
+    fields.scored += 1
+    fields.ties += len(best) > 1
+    return best[int(luck * len(best))]
+
+
+def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool) -> Node:
+    members = sorted([i, *heard])
+    core = average([sent[j]["core"] for j in members])
+    own = sent[i]
+    if warm:
+        head = average([sent[j]["heads"][sent[j]["choice"]] for j in members])
+        return {"core": core, "heads": [head] * fields.heads, "choice": own["choice"]}
+    heads = []
+    for h in range(fields.heads):
+        chose = [sent[j]["heads"][h] for j in members if sent[j]["choice"] == h]
+        if fields.own_head == "always" and own["choice"] != h:
+            chose.append(own["heads"][h])
+        fields.kept += not chose
+        heads.append(average(chose) if chose else own["heads"][h])
+    return {"core": core, "heads": heads, "choice": own["choice"]}

@@ -1,0 +1,173 @@
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+from contract.checks import distance, made, travelled
+from facade import tree
+from facade.config import Experiment
+from oracle import loops
+
+EXACT = 1e-11
+TROUBLE = ("network.loss=0.3", "network.offline=0.25")
+SMALL_NODES = ("data.partition=sampled", "data.per_class=1")
+"""10 images a node: fewer than a round's samples."""
+
+BASELINES = {
+    "el": (),
+    "el, sparse": ("topology.name=erdos-renyi", "topology.degree=2"),
+    "el, directed": ("topology.name=k-out", "topology.degree=3"),
+    "el, fixed graph": ("topology.fresh=false",),
+    "el, complete graph": ("topology.name=complete",),
+    "el, losses": TROUBLE,
+    "el, complete graph with losses": ("topology.name=complete", *TROUBLE),
+    "el, few images": SMALL_NODES,
+    "el, own start": ("training.init=per-node",),
+    "el, no final exchange": ("algorithm.all_reduce=false",),
+    "dpsgd": (),
+    "dpsgd, star": ("topology.name=star",),
+    "dpsgd, unequal degrees": ("topology.name=erdos-renyi", "topology.degree=3"),
+    "dpsgd, complete graph": ("topology.name=complete",),
+    "dpsgd, complete graph with losses": ("topology.name=complete", *TROUBLE),
+    "dpsgd, star with losses": ("topology.name=star", *TROUBLE),
+    "dpsgd, unequal degrees with losses": ("topology.name=erdos-renyi", "topology.degree=3", *TROUBLE),
+    "dpsgd, new graphs": ("topology.fresh=true", "topology.name=erdos-renyi", "topology.degree=3"),
+    "dac": (),
+    "dac, few peers": ("topology.degree=2",),
+    "dac, unequal degrees": ("topology.name=erdos-renyi", "topology.degree=2"),
+    "dac, losses": TROUBLE,
+    "dac, no two hops": ("algorithm.two_hop=false", "topology.degree=2"),
+    "dac, no two hops, losses": ("algorithm.two_hop=false", *TROUBLE),
+    "dac, gentle": ("algorithm.a=2.0", "algorithm.b=1.0", "topology.degree=2"),
+    "deprl": (),
+    "deprl, equal work": ("algorithm.core_steps=3",),
+    "deprl, more work": ("algorithm.core_steps=4", "training.init=per-node"),
+    "deprl, new graphs with losses": ("topology.fresh=true", *TROUBLE),
+    "local": (),
+    "local, offline nodes": ("network.offline=0.4",),
+    "local, few images": SMALL_NODES,
+}
+
+HEADS = {
+    "facade, 1 head": ("algorithm.heads=1", "algorithm.warmup=0"),
+    "facade, 1 head, warm-up": ("algorithm.heads=1", "algorithm.warmup=2"),
+    "facade, 2 heads": ("algorithm.warmup=0",),
+    "facade, 2 heads, warm-up": ("algorithm.warmup=2",),
+    "facade, 2 heads, warm-up almost all": ("algorithm.warmup=4",),
+    "facade, 3 heads": ("algorithm.heads=3", "algorithm.warmup=0", "topology.degree=2"),
+    "facade, 3 heads, warm-up": ("algorithm.heads=3", "algorithm.warmup=2", "topology.degree=2"),
+    "facade, independent scoring": ("algorithm.heads=3", "algorithm.warmup=1", "algorithm.scoring=independent"),
+    "facade, own head": ("algorithm.warmup=0", "algorithm.own_head=always"),
+    "facade, own head, 3 heads": ("algorithm.heads=3", "algorithm.warmup=2", "algorithm.own_head=always"),
+    "facade, own start": ("algorithm.heads=3", "algorithm.warmup=0", "training.init=per-node"),
+    "facade, own start, warm-up": ("algorithm.warmup=1", "training.init=per-node"),
+    "facade, as published": (
+        "algorithm.warmup=1", "algorithm.scoring=independent", "algorithm.own_head=always", "training.init=per-node"
+    ),
+    "facade, losses": ("algorithm.heads=3", "algorithm.warmup=0", *TROUBLE),
+    "facade, losses, warm-up": ("algorithm.warmup=2", *TROUBLE),
+    "facade, losses, own head": ("algorithm.warmup=1", "algorithm.own_head=always", *TROUBLE),
+    "facade, complete graph": ("algorithm.warmup=1", "topology.name=complete", "algorithm.own_head=always"),
+    "facade, few images": ("algorithm.warmup=1", *SMALL_NODES),
+    "ifca": ("algorithm.warmup=0",),
+    "ifca, warm-up": ("algorithm.heads=3", "algorithm.warmup=2"),
+    "ifca, losses": ("algorithm.heads=3", "algorithm.warmup=1", *TROUBLE),
+    "ifca, independent scoring, own head": (
+        "algorithm.warmup=0", "algorithm.scoring=independent", "algorithm.own_head=always"
+    ),
+}  # fmt: skip
+
+CASES = BASELINES | HEADS
+
+
+def described(case: str) -> Experiment:
+    return Experiment.of(
+        {
+            "seed": 5,
+            "data": {"source": "digits", "clusters": "5:3"},
+            "algorithm": {"name": case.split(",")[0]},
+            "training": {"rounds": 5, "steps": 3, "batch": 5, "lr": 0.1},
+            "evaluation": {"every": 5},
+            "runtime": {"threads": 1, "dtype": "float64"},
+        },
+        CASES[case],
+    )
+
+
+@functools.cache
+def slow(case: str) -> loops.Moments:
+    experiment = described(case)
+    fields = experiment.algorithm
+    world = loops.World(experiment, made(experiment).federation, fresh=fields["name"] in ("facade", "el", "dac"))
+    if fields["name"] in ("facade", "ifca"):
+        return loops.facade(world, heads_of(case))
+    return {
+        "el": lambda: loops.el(world, fields["all_reduce"]),
+        "dpsgd": lambda: loops.dpsgd(world),
+        "dac": lambda: loops.dac(world, fields["two_hop"], fields["a"], fields["b"]),
+        "deprl": lambda: loops.deprl(world, fields["core_steps"]),
+        "local": lambda: loops.local(world),
+    }[fields["name"]]()
+
+
+@functools.cache
+def heads_of(case: str) -> loops.Heads:
+    """The fields of a FACADE case; `slow` counts in it how often its rules applied."""
+    fields = described(case).algorithm
+    return loops.Heads(fields["heads"], fields["warmup"], fields["scoring"], fields["own_head"], fields["split"])
+
+
+def fast(case: str, executor: str) -> list[tuple[Any, dict[str, torch.Tensor]]]:
+    """At the same moments, states and deployed models."""
+    setup = made(described(case).with_(f"runtime.executor={executor}"))
+    assert setup.learner.executor.name == executor
+    return [(state, setup.algorithm.model(state)) for state in travelled(setup).states()]
+
+
+def stacked(nodes: list[loops.Node], part: str) -> dict[str, torch.Tensor]:
+    return tree.stack([node[part] for node in nodes])
+
+
+def assert_same_heads(state: Any, nodes: list[loops.Node]) -> None:
+    assert state.choice.tolist() == [node["choice"] for node in nodes]
+    assert distance(state.heads, tree.stack([tree.stack(node["heads"]) for node in nodes])) < EXACT
+    assert state.core.keys() == nodes[0]["core"].keys()
+
+
+def assert_same_similarities(state: Any, nodes: list[loops.Node]) -> None:
+    for i, node in enumerate(nodes):
+        for j in range(len(nodes)):
+            bridge, word = node["told"].get(j, (-1, 0.0))
+            assert state.bridge[i, j] == bridge
+            assert float(state.told[i, j]) == pytest.approx(float(word), rel=1e-6)
+            assert float(state.measured[i, j]) == pytest.approx(float(node["measured"].get(j, 0.0)), rel=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fast_equals_slow_after_every_round(case):
+    moments = slow(case)
+    for executor in ("stacked", "looped"):
+        reached = fast(case, executor)
+        assert len(moments) == len(reached)
+        for nodes, (state, model) in zip(moments, reached, strict=True):
+            assert distance(model, stacked(nodes, "model")) < EXACT
+            if case in HEADS:
+                assert_same_heads(state, nodes)
+            if case.startswith("dac"):
+                assert_same_similarities(state, nodes)
+
+
+def test_the_cases_reach_every_rule_of_choosing_and_mixing():
+    cases = ["facade, 3 heads", "facade, losses, warm-up"]
+    three, late = (slow(case) for case in cases)
+    assert {node["choice"] for nodes in three for node in nodes} == {0, 1, 2}
+    assert heads_of(cases[0]).scored == 5 * 8
+    assert heads_of(cases[0]).kept > 0
+    assert heads_of(cases[1]).ties > 0  # a node offline when the others first chose has equal heads
+    assert len(late) == 5 + 2
+
+
+def test_two_hops_change_whom_dac_hears():
+    one, other = slow("dac, few peers")[-1], slow("dac, no two hops")[-1]
+    assert distance(stacked(one, "model"), stacked(other, "model")) > 1e-3

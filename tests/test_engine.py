@@ -1,0 +1,110 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from contract.checks import made, one_turn, tiny, travelled
+from facade import tree
+from facade.engine import Network, evaluate
+from facade.messages import EVERYONE
+
+
+@pytest.fixture
+def plan():
+    return dataclasses.replace(made(tiny("el")).plan, rounds=10, every=4)
+
+
+def test_evaluations_come_every_so_many_rounds_and_after_the_last(plan):
+    assert [done for done in range(1, 11) if plan.evaluates(done)] == [4, 8, 10]
+
+
+def test_a_fixed_graph_is_that_of_round_0(plan):
+    fixed = dataclasses.replace(plan, fresh=False)
+    assert np.array_equal(fixed.graph(9, 1, 7).sender, plan.graph(9, 1, 0).sender)
+    assert not np.array_equal(plan.graph(9, 1, 7).sender, plan.graph(9, 1, 0).sender)
+
+
+def test_a_quiet_network_hands_on_what_is_wanted_untouched():
+    shard = made(tiny("el")).shards()[0]
+    assert Network().deliver(shard, 0, EVERYONE) is EVERYONE
+
+
+def test_posts_carry_the_state_before_the_round_and_the_rows_of_the_one_before():
+    setup = made(tiny("el"))
+    posts = [shard[0] for shard in travelled(setup).posts]
+    assert [post.round for post in posts] == [0, 1, 2, 3, 4]
+    assert [{row["round"] for row in post.rows} for post in posts] == [set(), {1}, {2}, {3}, {4}]
+    assert tree.digest(posts[0].state, 8) == tree.digest(setup.algorithm.init(setup.shards()[0]), 8)
+
+
+class Forgetful:
+    """An algorithm that notes numbers it did not compute."""
+
+    def __init__(self, algorithm):
+        self._algorithm = algorithm
+
+    def __getattr__(self, name):
+        return getattr(self._algorithm, name)
+
+    def notes(self, state):
+        flat = torch.full((8,), torch.nan)
+        deep = torch.full((8, 2, 2), torch.nan)
+        flat[0], deep[0, 1, 0] = 1.5, 2.5
+        return {"flat": flat, "deep": deep, "whole": torch.arange(8)}
+
+
+def test_numbers_that_were_not_computed_are_recorded_as_null_whatever_their_shape():
+    setup = made(tiny("el", "training.rounds=1"))
+    rows = travelled(dataclasses.replace(setup, algorithm=Forgetful(setup.algorithm))).rows()
+    noted = [row for row in rows if row["kind"] == "round"]
+    assert [row["flat"] for row in noted] == [1.5] + [None] * 7
+    assert noted[0]["deep"] == [[None, None], [2.5, None]]
+    assert [row["whole"] for row in noted] == list(range(8))
+
+
+def test_samples_are_drawn_for_a_rounds_steps_unless_told_otherwise():
+    turn = one_turn(made(tiny("el")), 2)
+    assert turn.samples("train").count == 2 * 4
+    assert turn.samples("core", 5).count == 5 * 4
+    assert turn.samples("core", 5).of(slice(0, 3)).y.shape == (3, 20)
+
+
+@pytest.mark.parametrize("executor", ["stacked", "looped"])
+def test_of_several_models_the_oracle_takes_the_one_with_the_lowest_test_loss(executor):
+    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"runtime.executor={executor}"))
+    shard, federation = setup.shards()[0], setup.federation
+    state = travelled(setup).states()[-2]
+    models = setup.algorithm.models(state)
+    each = [evaluate(shard, [model], federation.tests, federation.test_of, 10) for model in models]
+    best = evaluate(shard, models, federation.tests, federation.test_of, 10)
+    for node in range(8):
+        winner = min(range(3), key=lambda j: each[j].loss[node].item())
+        assert best.loss[node] == each[winner].loss[node]
+        assert torch.equal(best.confusion[node], each[winner].confusion[node])
+
+
+def test_the_deployed_head_is_the_chosen_one_not_the_best_on_test_data():
+    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0"))
+    state = travelled(setup).state
+    for node, choice in enumerate(state.choice.tolist()):
+        assert torch.equal(setup.algorithm.model(state)["head.weight"][node], state.heads["head.weight"][node, choice])
+
+
+def test_equal_models_on_the_same_test_set_are_evaluated_once(monkeypatch):
+    setup = made(tiny("el"))
+    counted = []
+    examine = setup.learner.examine
+    monkeypatch.setattr(
+        setup.learner,
+        "examine",
+        lambda models, *rest: counted.append(len(models["head.bias"])) or examine(models, *rest),
+    )
+    travelled(setup)
+    assert counted == [5, 3, 5, 3, 1, 1]
+
+
+def test_a_run_without_final_exchange_repeats_its_last_evaluation():
+    rows = travelled(made(tiny("local"))).rows()
+    last = [row for row in rows if row["kind"] == "evaluation" and row["round"] == 4]
+    assert [row for row in rows if row["kind"] == "final"] == [{**row, "kind": "final", "bytes": 0} for row in last]

@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+
+from facade import metrics
+from facade.result import judge, summarise
+
+PUBLISHED = {
+    "CIFAR-10 16:16": [(64.03, 63.80, 75.87), (63.82, 63.79, 75.86), (55.51, 55.50, 70.33), (69.50, 69.61, 79.67)],
+    "CIFAR-10 24:8": [(69.13, 54.76, 69.84), (69.88, 51.30, 67.53), (57.40, 54.21, 69.48), (71.61, 66.81, 77.87)],
+    "CIFAR-10 30:2": [(71.99, 38.77, 59.18), (72.21, 34.94, 56.63), (58.47, 52.56, 68.37), (73.32, 59.96, 73.31)],
+    "Imagenette 12:12": [(66.43, 66.85, 77.62), (65.73, 64.45, 76.30), (43.14, 43.49, 62.10), (68.18, 68.59, 78.78)],
+    "Imagenette 18:6": [(69.69, 60.21, 73.48), (68.55, 56.92, 71.28), (43.40, 43.09, 62.06), (69.61, 66.44, 77.63)],
+    "Imagenette 20:4": [(70.17, 56.06, 70.71), (69.05, 50.93, 67.29), (43.67, 42.64, 61.76), (69.61, 64.15, 76.10)],
+    "Flickr-Mammals 8:8": [(59.97, 59.92, 73.28), (60.56, 59.94, 73.29), (44.92, 45.61, 63.28), (65.50, 64.92, 76.62)],
+    "Flickr-Mammals 14:2": [(64.92, 49.71, 66.47), (66.11, 46.70, 64.47), (45.69, 45.91, 63.80), (67.63, 59.55, 73.03)],
+}
+"""Accuracy of the majority, of the minority, and fair accuracy, for EL, DAC, DePRL and FACADE."""
+
+
+@pytest.mark.parametrize("setting", PUBLISHED)
+def test_fair_accuracy_equals_the_published_values(setting):
+    for majority, minority, fair in PUBLISHED[setting]:
+        found = 100 * metrics.fair_accuracy(np.array([majority, minority]) / 100)
+        assert found == pytest.approx(fair, abs=0.01)
+
+
+def test_fair_accuracy_weighs_clusters_equally_and_takes_the_largest_gap():
+    assert metrics.fair_accuracy(np.array([0.9, 0.6, 0.75])) == pytest.approx(2 / 3 * 0.75 + 1 / 3 * 0.7)
+    assert metrics.fair_accuracy(np.array([0.9, 0.6]), weight=1.0) == pytest.approx(0.75)
+    assert metrics.fair_accuracy(np.array([0.8])) == pytest.approx(2 / 3 * 0.8 + 1 / 3)
+
+
+def uniform(accuracy, classes=10, each=9_000_000):
+    """Counts of a classifier that errs evenly on balanced classes."""
+    wrong = round(each * (1 - accuracy) / (classes - 1))
+    counts = np.full((classes, classes), wrong)
+    np.fill_diagonal(counts, each - wrong * (classes - 1))
+    return counts
+
+
+@pytest.mark.parametrize(("better", "worse"), [(0.7199, 0.3877), (0.9, 0.5), (1.0, 0.1)])
+def test_odds_of_a_uniformly_worse_cluster_are_ten_ninths_of_the_gap(better, worse):
+    groups = np.stack([uniform(better), uniform(worse)])
+    assert metrics.equalized_odds(groups) == pytest.approx((better - worse) * 10 / 9, rel=1e-6)
+    assert metrics.equalized_odds_sum(groups) == pytest.approx((better - worse) * 10, rel=1e-6)
+    assert metrics.demographic_parity(groups) == pytest.approx(0, abs=1e-12)
+
+
+def test_odds_of_el_at_30_to_2_follow_from_its_accuracies():
+    groups = np.stack([uniform(0.7199), uniform(0.3877)])
+    assert metrics.equalized_odds(groups) == pytest.approx(0.3691, abs=5e-5)
+
+
+def test_odds_of_few_classes_count_false_positives_more():
+    groups = np.stack([uniform(0.9, classes=2), uniform(0.7, classes=2)])
+    assert metrics.equalized_odds(groups) == pytest.approx(0.2 * 2, rel=1e-6)
+
+
+def slow_rates(counts, label):
+    """P(prediction = label), P(... | truth = label), P(... | truth != label), counted one by one."""
+    predicted = true = hits = false = total = 0
+    for truth, row in enumerate(counts.tolist()):
+        for guess, number in enumerate(row):
+            total += number
+            predicted += number * (guess == label)
+            true += number * (truth == label)
+            hits += number * (guess == label == truth)
+            false += number * (guess == label != truth)
+    return predicted / total, hits / true, false / (total - true)
+
+
+@pytest.mark.parametrize("clusters", [2, 3])
+def test_parity_and_odds_equal_slow_counting(clusters):
+    groups = np.random.default_rng(clusters).integers(1, 40, (clusters, 5, 5))
+    rates = np.array([[slow_rates(group, label) for label in range(5)] for group in groups])
+    gaps = rates.max(0) - rates.min(0)
+    assert metrics.demographic_parity(groups) == pytest.approx(gaps[:, 0].mean())
+    assert metrics.demographic_parity_sum(groups) == pytest.approx(gaps[:, 0].sum())
+    assert metrics.equalized_odds(groups) == pytest.approx((gaps[:, 1] + gaps[:, 2]).mean())
+    assert metrics.equalized_odds_sum(groups) == pytest.approx(gaps[:, 1].sum())
+
+
+def test_parity_of_two_groups_is_the_mean_difference_of_predicted_shares():
+    groups = np.array([[[8, 2], [2, 8]], [[10, 0], [5, 5]]])
+    assert metrics.demographic_parity(groups) == pytest.approx(0.25)
+    assert metrics.demographic_parity_sum(groups) == pytest.approx(0.5)
+
+
+def test_a_class_absent_from_a_cluster_is_left_out():
+    groups = np.array([[[6, 2, 2], [1, 8, 1], [3, 3, 4]], [[9, 1, 0], [4, 4, 2], [0, 0, 0]]])
+    hits = [abs(0.6 - 0.9), abs(0.8 - 0.4)]
+    false = [abs(4 / 20 - 4 / 10), abs(5 / 20 - 1 / 10)]
+    shares = [abs(10 / 30 - 13 / 20), abs(13 / 30 - 5 / 20)]
+    assert metrics.equalized_odds(groups) == pytest.approx((sum(hits) + sum(false)) / 2)
+    assert metrics.equalized_odds_sum(groups) == pytest.approx(sum(hits))
+    assert metrics.demographic_parity(groups) == pytest.approx(sum(shares) / 2)
+
+
+def test_without_a_shared_class_parity_and_odds_are_null():
+    groups = np.array([[[5, 1], [0, 0]], [[0, 0], [2, 4]]])
+    assert [metric(groups) for metric in metrics.GROUP_METRICS.values()] == [None] * 4
+
+
+def test_cluster_accuracy_is_the_mean_over_its_nodes_however_large_their_tests():
+    confusion = np.array([[[1, 0], [0, 1]], [[30, 70], [0, 0]], [[3, 1], [0, 0]]])
+    cluster = np.array([0, 0, 1])
+    assert metrics.accuracy(confusion).tolist() == pytest.approx([1.0, 0.3, 0.75])
+    assert metrics.group_accuracy(confusion, cluster).tolist() == pytest.approx([0.65, 0.75])
+    assert metrics.pooled(confusion, cluster).tolist() == [[[31, 70], [0, 1]], [[3, 1], [0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("choice", "cluster", "separated", "settled"),
+    [
+        ([0, 0, 1, 1], [0, 0, 1, 1], True, True),
+        ([1, 1, 0, 0], [0, 0, 1, 1], True, True),
+        ([0, 2, 1, 1], [0, 0, 1, 1], True, False),
+        ([0, 0, 0, 0], [0, 0, 1, 1], False, False),
+        ([0, 1, 1, 1], [0, 0, 1, 1], False, False),
+        ([0, 0, 0, 0], [0, 0, 0, 0], True, True),
+        ([4, 2, 0], [0, 1, 2], True, True),
+    ],
+)
+def test_heads_are_separated_and_settled(choice, cluster, separated, settled):
+    assert metrics.separated(np.array(choice), np.array(cluster)) is separated
+    assert metrics.settled(np.array(choice), np.array(cluster)) is settled
+
+
+def rows(kind, confusions, **more):
+    return [{"kind": kind, "round": 1, "node": i, "confusion": c} | more for i, c in enumerate(confusions)]
+
+
+def test_all_metrics_of_an_evaluation_come_from_its_rows():
+    judged = judge(rows("final", [[[9, 1], [1, 9]], [[8, 2], [2, 8]], [[5, 5], [5, 5]]]), np.array([0, 0, 1]))
+    assert judged["all"] == pytest.approx((0.9 + 0.8 + 0.5) / 3)
+    assert judged["worst_node"] == 0.5
+    assert judged["clusters"] == pytest.approx([0.85, 0.5])
+    assert judged["fair_accuracy"] == pytest.approx(2 / 3 * 0.675 + 1 / 3 * 0.65)
+    assert judged["separated"] is None
+    assert judged["choice"] is None
+
+
+def test_without_clusters_only_nodes_are_judged():
+    judged = judge(rows("final", [[[9, 1], [1, 9]]], choice=0), None)
+    assert "clusters" not in judged
+    assert judged["settled"] is None
+    assert judged["choice"] == [0]
+
+
+def test_a_single_cluster_has_no_parity():
+    judged = judge(rows("final", [[[9, 1], [1, 9]]]), np.array([0]))
+    assert judged["dp"] is None
+    assert judged["eo"] is None
+    assert judged["fair_accuracy"] == pytest.approx(2 / 3 * 0.9 + 1 / 3)
+
+
+def test_bytes_of_rounds_and_of_the_final_exchange_are_kept_apart():
+    heard = [{"kind": "round", "round": r, "node": i, "bytes": 10 * r + i} for r in (1, 2) for i in (0, 1)]
+    summary = summarise(heard + rows("final", [[[1, 0], [0, 1]]] * 2, bytes=7), np.array([0, 1]))
+    assert summary["bytes_per_node"] == (10 + 11 + 20 + 21) / 2
+    assert summary["bytes_final"] == 7
