@@ -56,6 +56,7 @@ def one(job: tuple[str, Case, int]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Run what is missing and print a line per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
