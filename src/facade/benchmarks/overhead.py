@@ -9,7 +9,7 @@ import numpy as np
 from facade import tree
 from facade.benchmarks.rounds import CIFAR, MAMMALS, Rounds, federation, prepared, seconds
 
-NODES = 8
+NODES = 4
 CASES = {"gn-lenet": (CIFAR, 10), "resnet8": (MAMMALS, 41)}
 
 
