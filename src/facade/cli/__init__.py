@@ -18,6 +18,7 @@ from facade.cli import bench as benching
 from facade.cli import check as checking
 from facade.cli import data
 from facade.cli import export as exporting
+from facade.cli import report as reporting
 from facade.cli import show as showing
 from facade.cli import sweep as sweeping
 from facade.cli.console import err, out
@@ -104,6 +105,7 @@ def demo(
     results = _run_all(experiments, base)
     _print_results(results)
     _print_demo_verdict(results, base)
+    _leave_demo_report(base)
     if as_json:
         _print_json(results, base)
 
@@ -239,6 +241,12 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
     )
 
 
+def _leave_demo_report(base: Path) -> None:
+    from facade.history import load_all
+
+    reporting.leave_report(load_all([base]), base)
+
+
 def _print_json(results: dict[str, Result], base: Path) -> None:
     summaries = {name: result.summary for name, result in results.items()}
     print(json.dumps({"run_dir": str(base), "algorithms": summaries}))
@@ -250,4 +258,5 @@ app.command()(checking.check)
 app.command()(exporting.export)
 app.command()(exporting.choose)
 app.command()(benching.bench)
+app.command()(reporting.report)
 app.add_typer(data.app, name="data")

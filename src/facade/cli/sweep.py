@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from facade.cli.console import err, out
+from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
                 soft_wrap=True,
             )
     out.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    leave_report(runs, out_dir)
 
 
 class SweepProgress:

@@ -1,0 +1,67 @@
+"""`facade report`: one page over many runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from facade.cli.console import err, out
+from facade.cli.show import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from facade.history import History
+
+
+def report(
+    runs: Runs,
+    page: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Also show images of sources that are not public. Mind whose they are.")
+    ] = False,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure as a file into this directory.")] = None,
+    format: Annotated[str, typer.Option(help="Of those files: pdf, svg or png.")] = "pdf",
+) -> None:
+    """Write one self-contained page: verdict, table with intervals, charts, how to reproduce."""
+    from facade.errors import ExperimentError
+    from facade.history import load_all
+    from facade.report.panels import FORMATS, need_plotting
+
+    if format not in FORMATS:
+        raise ExperimentError(f"--format {format} is not possible; expected one of {', '.join(FORMATS)}")
+    need_plotting()
+    from facade.report import page as pages
+    from facade.report import panels
+
+    found = load_all(runs)
+    pages.write(found, page, samples)
+    out.print(f"Written: {page}", highlight=False, soft_wrap=True)
+    if figures is not None:
+        for figure in pages.figures(found):
+            path = panels.write(figure, figures, format)
+            out.print(f"Written: {path}", highlight=False, soft_wrap=True)
+
+
+def leave_report(runs: Sequence[History], directory: Path) -> None:
+    """Write report.html into the directory and say where it is, or say how to get it."""
+    from facade.errors import FacadeError
+    from facade.report.panels import need_plotting
+
+    path = directory / "report.html"
+    try:
+        need_plotting()
+    except FacadeError:
+        err.print(
+            f"For a page with charts: pip install 'facade-dl[report]', then: facade report {directory} --out {path}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    from facade.report import page as pages
+
+    pages.write(runs, path)
+    out.print(f"Report: {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Results people can see: charts, and one page that holds them all."""

@@ -1,0 +1,260 @@
+"""Every chart, defined once: for the page, for files, and for the figures of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from facade.history import History
+from facade.report import facts, theme
+from facade.report.facts import Comparison, Rows
+from facade.report.panels import Figure, Panel
+
+_BAND = 0.15
+
+
+def of_comparison(comparison: Comparison) -> list[Figure]:
+    """All figures of a comparison, in the order in which a reader wants them."""
+    rows = facts.over_rounds(comparison)
+    made = [accuracy(comparison, rows), fair_accuracy(comparison, rows), odds(comparison, rows)]
+    made += [traffic(comparison, rows), *heads(comparison), node_gains(comparison), pareto(comparison)]
+    return [figure for figure in made if figure.panels]
+
+
+# Over rounds
+
+
+def accuracy(comparison: Comparison, rows: Rows) -> Figure:
+    """One panel per cluster, one line per experiment."""
+    names = [subject.label for subject in comparison.subjects]
+    panels = [
+        Panel(over_rounds(names, "accuracy, %"), _of(rows, name), f"Accuracy of {_with_article(name)}")
+        for name in comparison.clusters
+    ]
+    return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
+
+
+_SEEDS_NOTE = "Lines are means over seeds, bands reach from the lowest to the highest seed; the large mark at the end is the model after the final exchange."
+
+
+def _with_article(name: str) -> str:
+    return f"the {name}" if name in ("majority", "minority") else name
+
+
+def _of(rows: Rows, what: str) -> Rows:
+    return [{k: v for k, v in row.items() if k != "what"} for row in rows if row["what"] == what]
+
+
+def over_rounds(names: Sequence[str], y: str, x: str = "round", x_title: str = "round") -> alt.LayerChart:
+    """Lines with bands over seeds, and a larger mark for the models after the final exchange."""
+    at = alt.X(f"{x}:Q", title=x_title, axis=alt.Axis(tickCount=6), scale=alt.Scale(nice=False))
+    base = alt.Chart().encode(at, colour(names))
+    curves = base.transform_filter("!datum.final")
+    value = alt.Y("mean:Q", title=y, scale=alt.Scale(zero=False))
+    tooltip = _tooltip("who", "round", "mean", "low", "high", "mb")
+    band = curves.mark_area(opacity=_BAND).encode(alt.Y("low:Q", title=y, scale=alt.Scale(zero=False)), alt.Y2("high"))
+    line = curves.mark_line().encode(value)
+    points = curves.mark_point(filled=True, size=26).encode(value, shape(names), tooltip=tooltip)
+    last = base.transform_filter("datum.final").mark_point(filled=True, size=90, stroke="black", strokeWidth=0.6)
+    return alt.layer(band, line, points, last.encode(value, shape(names), tooltip=tooltip))
+
+
+def colour(names: Sequence[str], field: str = "who", legend: bool = True) -> alt.Color:
+    """The colour of an experiment, the same everywhere."""
+    given = theme.colours(names)
+    scale = alt.Scale(domain=list(given), range=list(given.values()))
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend=alt.Legend() if legend else None)
+
+
+def shape(names: Sequence[str], field: str = "who") -> alt.Shape:
+    """A mark per experiment, so that colour is not needed to tell them apart."""
+    marks = [theme.SHAPES[i % len(theme.SHAPES)] for i in range(len(names))]
+    return alt.Shape(f"{field}:N", title=None, scale=alt.Scale(domain=list(names), range=marks))
+
+
+def _tooltip(*fields: str) -> list[alt.Tooltip]:
+    words = {"who": "experiment", "mb": "MB per node", "low": "lowest", "high": "highest", "front": "on the front"}
+    named = {"who", "cluster", "head", "front"}
+    return [alt.Tooltip(f"{f}:{'N' if f in named else 'Q'}", title=words.get(f, f)) for f in fields]
+
+
+def fair_accuracy(comparison: Comparison, rows: Rows) -> Figure:
+    """Fair accuracy over rounds, and that of the worst-served cluster."""
+    names = [subject.label for subject in comparison.subjects]
+    wanted = {"fair_accuracy": "Fair accuracy", "worst_cluster": "The worst-served cluster"}
+    panels = [
+        Panel(
+            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"), _of(rows, what), title
+        )
+        for what, title in wanted.items()
+        if len(comparison.clusters) > 1
+    ]
+    caption = "Fair accuracy rewards clusters that do well and alike: 2/3 of their mean accuracy + 1/3 of (1 - gap)."
+    return Figure("fair", "Fair accuracy over rounds", caption, panels)
+
+
+def odds(comparison: Comparison, rows: Rows) -> Figure:
+    """Demographic parity and equalized odds over rounds."""
+    names = [subject.label for subject in comparison.subjects]
+    wanted = {"dp": "Demographic parity", "eo": "Equalized odds"}
+    panels = [
+        Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), of, title)
+        for what, title in wanted.items()
+        if (of := _of(rows, what))
+    ]
+    return Figure("odds", "Are the clusters treated alike?", "Both are 0 where all clusters are treated alike.", panels)
+
+
+def traffic(comparison: Comparison, rows: Rows) -> Figure:
+    """Accuracy over the bytes a node had to hear for it."""
+    names = [subject.label for subject in comparison.subjects]
+    moving = [row for row in rows if row["mb"] > 0]
+    wanted = {"all": "Accuracy over all nodes", "worst_cluster": "The worst-served cluster"}
+    panels = [
+        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), of, title)
+        for what, title in wanted.items()
+        if (of := _of(moving, what))
+    ]
+    alone = facts.worst_alone(comparison)
+    caption = "What an accuracy costs: payload that a node heard, without the final exchange."
+    if alone is not None:
+        caption += f" Training alone hears nothing and reaches {alone:.1f} % over all nodes."
+    return Figure("traffic", "Accuracy for bytes", caption, panels)
+
+
+# Heads
+
+
+def heads(comparison: Comparison) -> list[Figure]:
+    """Of each experiment with heads, the first seed's choices: per node where they can be seen, and
+    always per cluster."""
+    made = []
+    for number, subject in enumerate(comparison.subjects):
+        run = subject.runs[0]
+        shares = facts.head_shares(comparison, run)
+        if not shares:
+            continue
+        panels = [*_strips(comparison, run), *shares_panels(comparison.clusters, run, shares)]
+        caption = f"Seed {run.seed}. {_settling(run)}"
+        made.append(Figure(f"heads-{number}", f"Who chose which head: {subject.label}", caption, panels))
+    return made
+
+
+def _settling(run: History) -> str:
+    from facade.statistics import settlement
+
+    found = settlement(run)
+    if found is None or found.settling_round is None:
+        return "It never settled: some cluster never had a head of its own until the end."
+    return f"It settled: from round {found.settling_round} on, every cluster had one head of its own."
+
+
+def _strips(comparison: Comparison, run: History) -> list[Panel]:
+    rows = facts.head_strips(comparison, run)
+    if not rows:
+        return []
+    nodes = len(run.test_of)
+    every = list(range(nodes))
+    base = alt.Chart().mark_rect().encode(
+        alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, len(run.heard) + 1])),
+        alt.X2("to"),
+        alt.Y("node:O", title="node, sorted by cluster", sort=every, axis=_node_axis(nodes)),
+        _head_colour(run),
+        tooltip=_tooltip("node", "cluster", "head", "from", "to"),
+    )  # fmt: skip
+    return [Panel(base, rows, "Every node", height=max(60, min(360, 11 * nodes)))]
+
+
+def _node_axis(nodes: int) -> alt.Axis:
+    step = max(1, nodes // 8)
+    return alt.Axis(values=list(range(0, nodes, step)), grid=False)
+
+
+def _head_colour(run: History) -> alt.Color:
+    names = [f"head {j}" for j in range(run.heads)]
+    range_ = [theme.OKABE_ITO[j % len(theme.OKABE_ITO)] for j in range(run.heads)]
+    return alt.Color("head:N", title=None, scale=alt.Scale(domain=names, range=range_))
+
+
+def shares_panels(clusters: Sequence[str], run: History, shares: Rows) -> list[Panel]:
+    """Per cluster, the share of its nodes that chose each head, over rounds."""
+    panels = []
+    for name in clusters:
+        rows = [row for row in shares if row["cluster"] == name]
+        chart = alt.Chart().mark_area().encode(
+            alt.X("round:Q", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickCount=6)),
+            alt.Y("share:Q", title="share of nodes", stack="normalize", axis=alt.Axis(format="%")),
+            _head_colour(run),
+            tooltip=_tooltip("round", "cluster", "head", "share"),
+        )  # fmt: skip
+        if rows:
+            panels.append(Panel(chart, rows, f"Choices in {_with_article(name)}", height=140))
+    return panels
+
+
+# Nodes and prices
+
+
+def node_gains(comparison: Comparison) -> Figure:
+    """Who gains and who loses against training alone."""
+    rows = facts.node_gains(comparison)
+    many = len(comparison.runs[0].test_of) > facts.MOST_NODES
+    names = list(dict.fromkeys(row["who"] for row in rows))
+    given = theme.cluster_colours(comparison.clusters)
+    encodings: list[Any] = [
+        alt.X("gain:Q", title="percentage points gained over training alone"),
+        alt.Y("who:N", title=None, sort=names),
+        alt.YOffset("cluster:N", sort=comparison.clusters),
+        alt.Color("cluster:N", title=None, scale=alt.Scale(domain=list(given), range=list(given.values()))),
+    ]
+    if many:
+        shown = alt.Size("nodes:Q", title="nodes", scale=alt.Scale(range=[8, 260]), legend=alt.Legend(columns=5))
+        marks = (
+            alt.Chart()
+            .mark_circle(opacity=0.8)
+            .encode(*encodings, shown, tooltip=_tooltip("who", "cluster", "gain", "nodes"))
+        )
+    else:
+        tick = alt.Chart().mark_tick(thickness=2, bandSize=12)
+        marks = tick.encode(*encodings, tooltip=_tooltip("who", "node", "cluster", "gain"))
+    zero = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0))
+    drawn = facts.binned(rows) if many else rows
+    lost = sum(1 for row in rows if row["gain"] < 0)
+    caption = f"One mark per node{' group' if many else ''}, means over seeds; left of the line, a node would do better alone ({lost} of {len(rows)} marks)."
+    if many:
+        caption = f"Nodes counted in bins, means over seeds; left of the line, nodes would do better alone ({lost} of {len(rows)})."
+    panels = [Panel(alt.layer(zero, marks), drawn, height=max(80, 44 * len(names)))] if rows else []
+    return Figure("gains", "Who gains, who loses against training alone", caption, panels, columns=1)
+
+
+def pareto(comparison: Comparison) -> Figure:
+    """Worst-cluster accuracy against bytes, marks as large as the time a run took."""
+    rows = facts.prices(comparison)
+    names = [row["who"] for row in rows]
+    at = [
+        alt.X("mb:Q", title="MB heard per node"),
+        alt.Y("worst:Q", title="worst cluster, %", scale=alt.Scale(zero=False, padding=18)),
+    ]
+    base = alt.Chart().encode(*at)
+    size = alt.Size(
+        "seconds:Q",
+        title="seconds",
+        scale=alt.Scale(range=[60, 600]),
+        legend=alt.Legend(columns=4, symbolType="circle"),
+    )
+    tooltip = _tooltip("who", "worst", "mb", "seconds", "front")
+    front = base.transform_filter("datum.front").mark_line(
+        strokeDash=[4, 3], interpolate="step-after", opacity=0.6, strokeWidth=1.5
+    )
+    marks = base.mark_point(filled=True, opacity=0.85).encode(colour(names), shape(names), size, tooltip=tooltip)
+    text = base.transform_filter("datum.front").mark_text(dy=-16, fontSize=11).encode(alt.Text("who:N"))
+    caption = (
+        "Up and left is better, small is fast. Named: those that no other beats in accuracy, bytes and time at once."
+    )
+    timed = any(row["seconds"] is not None for row in rows)
+    if not timed:
+        marks = base.mark_point(filled=True, size=120).encode(colour(names), shape(names), tooltip=tooltip)
+    drawn = [Panel(alt.layer(front.encode(order="mb:Q"), marks, text), rows, height=280)] if len(rows) > 1 else []
+    return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, drawn, columns=1)

@@ -1,0 +1,264 @@
+"""What a page shows, as plain rows: computed from runs, before anything is drawn.
+
+Runs with the same data and model make one comparison; in it, runs that differ only in their seed make
+one subject. Rows hold numbers as they are drawn: accuracy in percent, traffic in megabytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from facade import metrics
+from facade.errors import RunDirectoryError
+from facade.history import Evaluation, History
+from facade.records import RunDirectory
+from facade.statistics import Estimate, alone, estimates, gains, settlement, tested
+from facade.table import cluster_names, grouped, labels
+
+Rows = list[dict[str, Any]]
+
+MOST_NODES = 64
+"""Beyond this many nodes, pictures of single nodes become pictures of how many there are."""
+SHOWN = {"fair_accuracy": 100.0, "all": 100.0, "worst_cluster": 100.0, "dp": 1.0, "eo": 1.0}
+"""Numbers of an evaluation that are drawn over rounds, and their scale."""
+_BINS = 24
+_MOST_SHARES = 200
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One experiment, over its seeds."""
+
+    label: str
+    runs: list[History]
+    estimates: dict[str, Estimate]
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name."""
+        return self.runs[0].algorithm
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Experiments on the same data with the same model."""
+
+    title: str
+    clusters: list[str]
+    subjects: list[Subject]
+
+    @property
+    def runs(self) -> list[History]:
+        """The runs of all subjects."""
+        return [run for subject in self.subjects for run in subject.runs]
+
+    def clusters_of(self, run: History) -> list[str]:
+        """[n] the name of every node's cluster."""
+        if run.cluster is None:
+            return ["all nodes"] * len(run.test_of)
+        return [self.clusters[c] for c in run.cluster]
+
+
+def comparisons(runs: Sequence[History]) -> list[Comparison]:
+    """Runs, sorted into comparisons in the order of their first runs."""
+    settings: dict[str, list[History]] = {}
+    for run in runs:
+        settings.setdefault(str([item for item in run.point.items() if _is_setting(item[0])]), []).append(run)
+    titles = _titles(list(settings.values()))
+    return [_comparison(title, group) for title, group in zip(titles, settings.values(), strict=True)]
+
+
+def _is_setting(key: str) -> bool:
+    return key.startswith(("data.", "model."))
+
+
+def _titles(settings: list[list[History]]) -> list[str]:
+    """What each comparison is about; where two would be called alike, with all that differs."""
+    plain = [_title(group[0].experiment) for group in settings]
+    if len(set(plain)) == len(plain):
+        return plain
+    points = [{k: str(v) for k, v in group[0].point.items() if _is_setting(k)} for group in settings]
+    differing = [key for key in points[0] if len({point.get(key) for point in points}) > 1]
+    said = [", ".join(f"{key} = {point.get(key, '-')}" for key in differing) for point in points]
+    return [f"{title} ({more})" for title, more in zip(plain, said, strict=True)]
+
+
+def _title(experiment: dict[str, Any]) -> str:
+    data, model = experiment["data"], experiment["model"]
+    return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {model['name'].rpartition(':')[2]}"
+
+
+def _comparison(title: str, runs: list[History]) -> Comparison:
+    groups = grouped(runs)
+    local = [run for run in runs if run.algorithm == "local"]
+    names = cluster_names({run.experiment["data"]["clusters"] for run in runs}, _clusters(runs))
+    subjects = [
+        Subject(_label(label), group, estimates(group, local=local))
+        for label, group in zip(labels(groups), groups, strict=True)
+    ]
+    return Comparison(title, names or ["all nodes"], subjects)
+
+
+def _clusters(runs: list[History]) -> int:
+    return max((int(run.cluster.max()) + 1 for run in runs if run.cluster is not None), default=0)
+
+
+def _label(label: dict[str, str]) -> str:
+    algorithm, *rest = label.items()
+    name = algorithm[1].rpartition(":")[2]
+    return " ".join([name, *(f"{key.rpartition('.')[2]}={value}" for key, value in rest if value != "-")])
+
+
+# Over rounds
+
+
+def over_rounds(comparison: Comparison) -> Rows:
+    """Per subject, round, number: mean, lowest and highest over seeds, and the megabytes heard by then."""
+    rows: Rows = []
+    for subject in comparison.subjects:
+        each = [{at: seen for at, seen in _moments(run, comparison)} for run in subject.runs]
+        for at in [at for at in each[0] if all(at in other for other in each)]:
+            final, round = at
+            for name in each[0][at]:
+                values = [other[at][name] for other in each if name in other[at]]
+                rows.append(
+                    {"who": subject.label, "round": round, "what": name, "final": final}
+                    | {"mean": _tidy(np.mean(values)), "low": _tidy(min(values)), "high": _tidy(max(values))}
+                    | {"mb": _tidy(np.mean([_heard(run, round) for run in subject.runs]))}
+                )
+    return rows
+
+
+def _moments(run: History, comparison: Comparison) -> Iterator[tuple[tuple[bool, int], dict[str, float]]]:
+    for evaluation, final in [*((e, False) for e in run.evaluations), (run.final, True)]:
+        yield (final, evaluation.round), _numbers(evaluation, run, comparison)
+
+
+def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> dict[str, float]:
+    found = tested(evaluation, run.cluster)
+    shown = {name: scale * found[name] for name, scale in SHOWN.items() if name in found}
+    if run.cluster is None:
+        return shown | {comparison.clusters[0]: 100 * found["all"]}
+    return shown | {name: 100 * found[f"cluster_{c}"] for c, name in enumerate(comparison.clusters)}
+
+
+def _heard(run: History, round: int) -> float:
+    return float(run.heard[:round].sum()) / 1e6
+
+
+def _tidy(value: Any) -> float:
+    """Four digits behind the point are more than a screen shows."""
+    return round(float(value), 4)
+
+
+# Heads
+
+
+def head_shares(comparison: Comparison, run: History) -> Rows:
+    """Per round, cluster and head, the share of the cluster's nodes that chose it. Of a long run,
+    every how-manieth round, so that pages stay small."""
+    heads = settlement(run)
+    if heads is None:
+        return []
+    step = -(-len(heads.shares) // _MOST_SHARES)
+    return [
+        {"round": r + 1, "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
+        for r in range(0, len(heads.shares), step)
+        for c, row in enumerate(heads.shares[r])
+        for j, share in enumerate(row)
+    ]
+
+
+def head_strips(comparison: Comparison, run: History) -> Rows:
+    """Per node, stretches of rounds with the same choice; nothing for more nodes than can be seen."""
+    if run.choice is None or run.choice.shape[1] > MOST_NODES:
+        return []
+    cluster, rows = comparison.clusters_of(run), []
+    for node, choices in enumerate(run.choice.T):
+        at = 1
+        for head, stretch in itertools.groupby(choices.tolist()):
+            end = at + len(list(stretch))
+            rows.append({"node": node, "cluster": cluster[node], "head": f"head {head}", "from": at, "to": end})
+            at = end
+    return rows
+
+
+# Who gains
+
+
+def node_gains(comparison: Comparison) -> Rows:
+    """Per subject and node, percentage points gained over training alone, the mean over seeds."""
+    local, rows = comparison.runs, []
+    for subject in comparison.subjects:
+        each = [gains(run, other) for run in subject.runs if (other := alone(run, local)) is not None]
+        if len(each) < len(subject.runs) or not each:
+            continue
+        cluster = comparison.clusters_of(subject.runs[0])
+        for node, gain in enumerate(np.mean(each, 0)):
+            rows.append({"who": subject.label, "node": node, "cluster": cluster[node], "gain": _tidy(100 * gain)})
+    return rows
+
+
+def binned(rows: Rows) -> Rows:
+    """Gains of many nodes: per subject and cluster, how many nodes lie where."""
+    if not rows:
+        return []
+    gained = np.array([row["gain"] for row in rows])
+    edges = np.linspace(gained.min(), gained.max() + 1e-9, _BINS + 1)
+    counts: dict[tuple[str, str, int], int] = {}
+    for row in rows:
+        key = row["who"], row["cluster"], int(np.searchsorted(edges, row["gain"], "right")) - 1
+        counts[key] = counts.get(key, 0) + 1
+    return [
+        {"who": who, "cluster": cluster, "gain": _tidy((edges[b] + edges[b + 1]) / 2), "nodes": count}
+        for (who, cluster, b), count in counts.items()
+    ]
+
+
+# Price
+
+
+def prices(comparison: Comparison) -> Rows:
+    """Per subject: accuracy of the worst-served cluster, megabytes per node and seconds; `front` marks
+    those that no other beats in all three."""
+    rows: Rows = []
+    for subject in comparison.subjects:
+        worst = _mean(subject, "worst_cluster") or _mean(subject, "all")
+        seconds = [taken for run in subject.runs if (taken := _seconds(run)) is not None]
+        price = {"mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6), "worst": _tidy(100 * (worst or 0))}
+        rows.append({"who": subject.label} | price | {"seconds": _tidy(np.mean(seconds)) if seconds else None})
+    for row in rows:
+        row["front"] = not any(_beats(other, row) for other in rows)
+    return rows
+
+
+def _beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """At least as good in everything known of both, and better in something."""
+    pairs = [(one["worst"], other["worst"]), (-one["mb"], -other["mb"])]
+    if one["seconds"] is not None and other["seconds"] is not None:
+        pairs.append((-one["seconds"], -other["seconds"]))
+    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
+
+
+def _mean(subject: Subject, name: str) -> float | None:
+    return subject.estimates[name].mean if name in subject.estimates else None
+
+
+def _seconds(run: History) -> float | None:
+    try:
+        return float(RunDirectory(run.path).read("result.json")["seconds"])
+    except (RunDirectoryError, KeyError):  # rows alone are enough for all the rest
+        return None
+
+
+def worst_alone(comparison: Comparison) -> float | None:
+    """Accuracy over all nodes, in percent, of training alone; None if it is not among the runs."""
+    of_local = [run for run in comparison.runs if run.algorithm == "local"]
+    if not of_local:
+        return None
+    return 100 * float(np.mean([metrics.accuracy(run.final.confusion).mean() for run in of_local]))

@@ -1,0 +1,122 @@
+"""A figure is a few panels; a panel is an Altair chart and the rows it draws. Pages lay panels out side
+by side or below each other, files put them in one picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from facade import store
+from facade.errors import ExperimentError
+from facade.report import theme
+from facade.report.facts import Rows
+
+if TYPE_CHECKING:
+    import altair as alt
+
+FORMATS = ("pdf", "svg", "png")
+WIDTH = 300
+"""Pixels of a panel in a file; on a page it is as wide as there is room."""
+VEGA_LITE = "6.1"
+"""The version that turns charts into pictures, and that pages carry."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart."""
+
+    chart: alt.Chart | alt.LayerChart
+    rows: Rows
+    title: str = ""
+    height: int = 220
+    extra: dict[str, Rows] = field(default_factory=dict)
+    """Rows of layers that draw something else, by the name of their data."""
+
+    def spec(self, width: int | str = "container") -> dict[str, Any]:
+        """Vega-Lite, with the rows inside."""
+        made: dict[str, Any] = self.chart.to_dict(validate=False)
+        made.pop("config", None)
+        made |= {"width": width, "height": self.height, "data": {"name": "rows"}}
+        made["datasets"] = {"rows": self.rows, **self.extra}
+        if self.title:
+            made["title"] = self.title
+        if width == "container":
+            made["autosize"] = {"type": "fit-x", "contains": "padding"}
+        return made
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels that belong together."""
+
+    id: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    columns: int = 2
+    note: str = ""
+    """What must be read with it, such as a reduction; written on the figure."""
+
+    def spec(self) -> dict[str, Any]:
+        """All panels in one Vega-Lite picture, for files."""
+        parts: list[dict[str, Any]] = []
+        datasets: dict[str, Rows] = {}
+        for number, panel in enumerate(self.panels):
+            part = panel.spec(WIDTH)
+            own = part.pop("datasets")
+            names = {name: f"{name}{number}" for name in own}
+            datasets |= {names[name]: rows for name, rows in own.items()}
+            parts.append(_renamed(part, names))
+            for key in ("$schema", "autosize"):
+                part.pop(key, None)
+        about = {"text": self.title} | ({"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {})
+        whole = {"concat": parts, "columns": min(self.columns, len(parts)), "spacing": 28}
+        separate = {"resolve": {"scale": {"color": "independent", "shape": "independent"}}}
+        return {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "title": about, "padding": 12} | (
+            whole | separate | {"datasets": datasets, "config": theme.config() | {"concat": {"spacing": 28}}}
+        )
+
+
+def _renamed(part: Any, names: dict[str, str]) -> Any:
+    """The specification with its data called by other names."""
+    if isinstance(part, list):
+        return [_renamed(inner, names) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    if set(part) == {"name"} and part["name"] in names:
+        return {"name": names[part["name"]]}
+    return {key: _renamed(inner, names) for key, inner in part.items()}
+
+
+def picture(figure: Figure, format: str, scale: float = 2.0) -> bytes:
+    """The figure as a file's content; no browser is needed."""
+    import vl_convert
+
+    if format not in FORMATS:
+        raise ExperimentError(f"--format {format} is not possible; expected one of {', '.join(FORMATS)}")
+    spec = figure.spec()
+    if format == "svg":
+        return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
+    if format == "pdf":
+        return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
+    return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale)
+
+
+def write(figure: Figure, directory: Path, format: str) -> Path:
+    """Write the figure as DIRECTORY/ID.FORMAT."""
+    content = picture(figure, format)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{figure.id}.{format}"
+    store.replace(path, content)
+    return path
+
+
+def need_plotting() -> None:
+    """Refuse in one sentence where the libraries that draw are not installed."""
+    try:
+        import altair
+        import vl_convert
+    except ImportError:
+        raise ExperimentError("drawing needs an extra: pip install 'facade-dl[report]'") from None
+    del altair, vl_convert

@@ -1,0 +1,63 @@
+"""Colours that colour-blind people can tell apart, and how charts look on light and dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+OKABE_ITO = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C8C8C"]
+"""The palette of Okabe and Ito, its black replaced by a gray that shows on light and dark pages."""
+
+ALGORITHM_COLOURS = {
+    "facade": "#D55E00",
+    "el": "#0072B2",
+    "dpsgd": "#56B4E9",
+    "dac": "#009E73",
+    "deprl": "#E69F00",
+    "ifca": "#CC79A7",
+    "local": "#8C8C8C",
+}
+"""An algorithm has the same colour in every figure."""
+
+SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+
+CLUSTER_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#8C8C8C"]
+
+
+def colours(labels: Iterable[str]) -> dict[str, str]:
+    """A colour per experiment: its algorithm's own, unless another experiment already has it."""
+    given: dict[str, str] = {}
+    for label in labels:
+        own = ALGORITHM_COLOURS.get(label.split(" ")[0])
+        free = [colour for colour in (own, *OKABE_ITO) if colour is not None and colour not in given.values()]
+        given[label] = free[0] if free else OKABE_ITO[len(given) % len(OKABE_ITO)]
+    return given
+
+
+def cluster_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour per cluster, in their order."""
+    return {name: CLUSTER_COLOURS[i % len(CLUSTER_COLOURS)] for i, name in enumerate(names)}
+
+
+def config(dark: bool = False) -> dict[str, Any]:
+    """Vega-Lite's configuration of every chart; the background is the page's."""
+    text, faint = ("#e6e6e6", "#4a4f57") if dark else ("#1f2328", "#d8dee4")
+    axis = {
+        "labelColor": text, "titleColor": text, "gridColor": faint, "domainColor": faint, "tickColor": faint,
+        "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12, "gridOpacity": 0.7,
+    }  # fmt: skip
+    return {
+        "background": "transparent" if dark else "white",
+        "font": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
+        "axis": axis,
+        "legend": {
+            "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 3, "labelLimit": 220,
+            "titleFontWeight": "normal", "symbolStrokeWidth": 2,
+        },
+        "title": {"color": text, "subtitleColor": text, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
+        "header": {"labelColor": text, "titleColor": text},
+        "text": {"color": text},
+        "rule": {"color": text},
+        "view": {"stroke": None},
+        "line": {"strokeWidth": 2},
+    }  # fmt: skip

@@ -1,0 +1,120 @@
+"""The verdict: one sentence per comparison, with how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from facade.report.facts import Comparison, Subject
+from facade.statistics import SEEDS, Estimate, Interval, student_interval
+
+_SERVED = "worst_cluster"
+
+
+def verdicts(comparison: Comparison) -> list[str]:
+    """The leading subject against every other, one sentence each; one sentence for a lone subject."""
+    lead = leader(comparison)
+    others = [subject for subject in comparison.subjects if subject is not lead]
+    if not others:
+        return [_alone(lead, comparison)]
+    return [_against(lead, other, comparison) for other in others]
+
+
+def leader(comparison: Comparison) -> Subject:
+    """FACADE where it takes part (the best of several), else whoever serves the worst cluster best."""
+    ours = [subject for subject in comparison.subjects if subject.algorithm == "facade"]
+    return max(ours or comparison.subjects, key=lambda subject: _served(subject).mean or 0.0)
+
+
+def _served(subject: Subject) -> Estimate:
+    return subject.estimates.get(_SERVED) or subject.estimates["all"]
+
+
+def _alone(subject: Subject, comparison: Comparison) -> str:
+    found, where = _served(subject), _worst(comparison)
+    return f"{subject.label} gives {where} {_percent(found.mean)}{_bracket(found.interval)}.{_heads(subject)}"
+
+
+def _worst(comparison: Comparison) -> str:
+    return "the worst-served cluster" if len(comparison.clusters) > 1 else "all nodes on average"
+
+
+def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
+    ours, theirs = _served(lead), _served(other)
+    if ours.mean is None or theirs.mean is None:
+        return f"{lead.label} and {other.label} cannot be compared: a run has no accuracy."
+    by = ours.mean - theirs.mean
+    interval = _difference(lead, other)
+    values = f"{_percent(ours.mean)} against {_percent(theirs.mean)}"
+    if interval is not None and interval.low <= 0 <= interval.high:
+        said = (
+            f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
+            f" {values}, difference {_points(by)}{_points_bracket(interval)}"
+        )
+    else:
+        word = "better" if by > 0 else "worse"
+        said = (
+            f"{lead.label} serves {_worst(comparison)} {word} than {other.label} by {_points(abs(by))} points:"
+            f" {values}{_points_bracket(interval)}"
+        )
+    return f"{said}{_odds(lead, other)}.{_heads(lead)}"
+
+
+def _difference(lead: Subject, other: Subject) -> Interval | None:
+    """An interval for the difference: over seeds that both have, seed by seed; for single runs, from
+    the noise of the two test sets."""
+    points = [dict(zip([r.seed for r in s.runs], _served(s).points, strict=True)) for s in (lead, other)]
+    common = [seed for seed in points[0] if seed in points[1]]
+    pairs = [(points[0][seed], points[1][seed]) for seed in common]
+    if len(pairs) > 1 and all(a is not None and b is not None for a, b in pairs):
+        return student_interval([a - b for a, b in pairs if a is not None and b is not None])
+    ours, theirs = _served(lead), _served(other)
+    if ours.interval is None or theirs.interval is None or ours.mean is None or theirs.mean is None:
+        return None
+    reach = math.hypot(*((i.high - i.low) / 2 for i in (ours.interval, theirs.interval)))
+    by = ours.mean - theirs.mean
+    return Interval(by - reach, by + reach, ours.interval.accounts_for)
+
+
+def _odds(lead: Subject, other: Subject) -> str:
+    values = [subject.estimates["eo"].mean if "eo" in subject.estimates else None for subject in (lead, other)]
+    if values[0] is None or values[1] is None:
+        return ""
+    return f"; equalized odds {values[0]:.3f} against {values[1]:.3f}, 0 being fair"
+
+
+def _heads(subject: Subject) -> str:
+    """A sentence on heads that did not settle; nothing where all did."""
+    settled = subject.estimates["settled"].points if "settled" in subject.estimates else []
+    failed = [run.seed for run, yes in zip(subject.runs, settled, strict=bool(settled)) if yes is not None and not yes]
+    if not failed:
+        return ""
+    return f" Mind that its heads did not settle with seed{'s' if len(failed) > 1 else ''} {_listed(failed)}."
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+def _percent(value: float | None) -> str:
+    return "an unknown accuracy" if value is None else f"{100 * value:.1f} %"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def _bracket(interval: Interval | None) -> str:
+    return "" if interval is None else f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}; {_kind(interval)}]"
+
+
+def _points_bracket(interval: Interval | None) -> str:
+    return (
+        ""
+        if interval is None
+        else f" (95 % interval {_points(interval.low)} to {_points(interval.high)}, {_kind(interval)})"
+    )
+
+
+def _kind(interval: Interval) -> str:
+    return "over seeds" if interval.accounts_for == SEEDS else interval.accounts_for
