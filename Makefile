@@ -32,7 +32,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[report]'
 	touch $@
 
 .venv/installed-test: .venv/installed

@@ -12,7 +12,13 @@ from facade.report import facts, theme
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Figure, Panel
 
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
+
 _BAND = 0.15
+_SEEDS_NOTE = (
+    "Lines are means over seeds, bands reach from the lowest to the highest seed;"
+    " the large mark at the end is the model after the final exchange."
+)
 
 
 def of_comparison(comparison: Comparison) -> list[Figure]:
@@ -36,9 +42,6 @@ def accuracy(comparison: Comparison, rows: Rows) -> Figure:
     return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
 
 
-_SEEDS_NOTE = "Lines are means over seeds, bands reach from the lowest to the highest seed; the large mark at the end is the model after the final exchange."
-
-
 def _with_article(name: str) -> str:
     return f"the {name}" if name in ("majority", "minority") else name
 
@@ -47,7 +50,7 @@ def _of(rows: Rows, what: str) -> Rows:
     return [{k: v for k, v in row.items() if k != "what"} for row in rows if row["what"] == what]
 
 
-def over_rounds(names: Sequence[str], y: str, x: str = "round", x_title: str = "round") -> alt.LayerChart:
+def over_rounds(names: Sequence[str], y: str, x: str = "round", x_title: str = "round") -> Chart:
     """Lines with bands over seeds, and a larger mark for the models after the final exchange."""
     at = alt.X(f"{x}:Q", title=x_title, axis=alt.Axis(tickCount=6), scale=alt.Scale(nice=False))
     base = alt.Chart().encode(at, colour(names))
@@ -164,7 +167,7 @@ def _strips(comparison: Comparison, run: History) -> list[Panel]:
         _head_colour(run),
         tooltip=_tooltip("node", "cluster", "head", "from", "to"),
     )  # fmt: skip
-    return [Panel(base, rows, "Every node", height=max(60, min(360, 11 * nodes)))]
+    return [Panel(base, rows, "Every node", height=max(60, min(360, 11 * nodes)), wide=True)]
 
 
 def _node_axis(nodes: int) -> alt.Axis:
@@ -222,10 +225,9 @@ def node_gains(comparison: Comparison) -> Figure:
     zero = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0))
     drawn = facts.binned(rows) if many else rows
     lost = sum(1 for row in rows if row["gain"] < 0)
-    caption = f"One mark per node{' group' if many else ''}, means over seeds; left of the line, a node would do better alone ({lost} of {len(rows)} marks)."
-    if many:
-        caption = f"Nodes counted in bins, means over seeds; left of the line, nodes would do better alone ({lost} of {len(rows)})."
-    panels = [Panel(alt.layer(zero, marks), drawn, height=max(80, 44 * len(names)))] if rows else []
+    what = "Nodes counted in bins" if many else "One mark per node"
+    caption = f"{what}, means over seeds; left of the line, a node would do better alone ({lost} of {len(rows)})."
+    panels = [Panel(alt.layer(zero, marks), drawn, height=max(80, 44 * len(names)), wide=True)] if rows else []
     return Figure("gains", "Who gains, who loses against training alone", caption, panels, columns=1)
 
 
@@ -256,5 +258,9 @@ def pareto(comparison: Comparison) -> Figure:
     timed = any(row["seconds"] is not None for row in rows)
     if not timed:
         marks = base.mark_point(filled=True, size=120).encode(colour(names), shape(names), tooltip=tooltip)
-    drawn = [Panel(alt.layer(front.encode(order="mb:Q"), marks, text), rows, height=280)] if len(rows) > 1 else []
+    drawn = (
+        [Panel(alt.layer(front.encode(order="mb:Q"), marks, text), rows, height=280, wide=True)]
+        if len(rows) > 1
+        else []
+    )
     return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, drawn, columns=1)

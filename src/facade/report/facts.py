@@ -121,7 +121,7 @@ def over_rounds(comparison: Comparison) -> Rows:
     """Per subject, round, number: mean, lowest and highest over seeds, and the megabytes heard by then."""
     rows: Rows = []
     for subject in comparison.subjects:
-        each = [{at: seen for at, seen in _moments(run, comparison)} for run in subject.runs]
+        each = [dict(_moments(run, comparison)) for run in subject.runs]
         for at in [at for at in each[0] if all(at in other for other in each)]:
             final, round = at
             for name in each[0][at]:

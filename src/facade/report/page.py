@@ -42,7 +42,9 @@ class Page:
         """Append a figure; its panels stand beside each other where there is room."""
         places = []
         for panel in figure.panels:
-            places.append(f'<div class="chart" data-spec="{len(self.specs)}"></div>')
+            places.append(
+                f'<div class="chart{" wide-chart" if panel.wide else ""}" data-spec="{len(self.specs)}"></div>'
+            )
             self.specs.append(panel.spec())
         note = f'<p class="note">{_text(figure.note)}</p>' if figure.note else ""
         self.add(
@@ -206,10 +208,11 @@ def vega() -> str:
     import vl_convert
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facade"
-    kept = cache / f"vega-{vl_convert.__version__}-{VEGA_LITE}.js"
+    kept = cache / f"vega-{version('vl-convert-python')}-{VEGA_LITE}-embed.js"
     if kept.exists():
         return kept.read_text(encoding="utf-8")
-    bundle = vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")
+    window = "window.vegaEmbed = vegaEmbed;"
+    bundle = vl_convert.javascript_bundle(window, vl_version=VEGA_LITE).replace("</script", "<\\/script")
     try:
         cache.mkdir(parents=True, exist_ok=True)
         store.replace(kept, bundle.encode())

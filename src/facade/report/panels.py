@@ -3,7 +3,7 @@ by side or below each other, files put them in one picture."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +20,28 @@ WIDTH = 300
 """Pixels of a panel in a file; on a page it is as wide as there is room."""
 VEGA_LITE = "6.1"
 """The version that turns charts into pictures, and that pages carry."""
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+"""A name, not an address that anybody visits."""
 
 
 @dataclass(frozen=True)
 class Panel:
     """One chart."""
 
-    chart: alt.Chart | alt.LayerChart
+    chart: alt.Chart | alt.LayerChart | alt.FacetChart
     rows: Rows
     title: str = ""
     height: int = 220
-    extra: dict[str, Rows] = field(default_factory=dict)
-    """Rows of layers that draw something else, by the name of their data."""
+    wide: bool = False
+    """Whether it takes the whole width of a page."""
 
     def spec(self, width: int | str = "container") -> dict[str, Any]:
         """Vega-Lite, with the rows inside."""
         made: dict[str, Any] = self.chart.to_dict(validate=False)
         made.pop("config", None)
-        made |= {"width": width, "height": self.height, "data": {"name": "rows"}}
-        made["datasets"] = {"rows": self.rows, **self.extra}
+        for layer in made.get("layer", ()):
+            layer.pop("data", None)  # all layers draw the panel's rows
+        made |= {"$schema": _SCHEMA, "width": width, "height": self.height, "data": {"values": self.rows}}
         if self.title:
             made["title"] = self.title
         if width == "container":
@@ -60,33 +63,13 @@ class Figure:
 
     def spec(self) -> dict[str, Any]:
         """All panels in one Vega-Lite picture, for files."""
-        parts: list[dict[str, Any]] = []
-        datasets: dict[str, Rows] = {}
-        for number, panel in enumerate(self.panels):
-            part = panel.spec(WIDTH)
-            own = part.pop("datasets")
-            names = {name: f"{name}{number}" for name in own}
-            datasets |= {names[name]: rows for name, rows in own.items()}
-            parts.append(_renamed(part, names))
-            for key in ("$schema", "autosize"):
-                part.pop(key, None)
+        parts = [panel.spec(WIDTH) for panel in self.panels]
+        for part in parts:
+            part.pop("$schema")
         about = {"text": self.title} | ({"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {})
         whole = {"concat": parts, "columns": min(self.columns, len(parts)), "spacing": 28}
         separate = {"resolve": {"scale": {"color": "independent", "shape": "independent"}}}
-        return {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "title": about, "padding": 12} | (
-            whole | separate | {"datasets": datasets, "config": theme.config() | {"concat": {"spacing": 28}}}
-        )
-
-
-def _renamed(part: Any, names: dict[str, str]) -> Any:
-    """The specification with its data called by other names."""
-    if isinstance(part, list):
-        return [_renamed(inner, names) for inner in part]
-    if not isinstance(part, dict):
-        return part
-    if set(part) == {"name"} and part["name"] in names:
-        return {"name": names[part["name"]]}
-    return {key: _renamed(inner, names) for key, inner in part.items()}
+        return {"$schema": _SCHEMA, "title": about, "padding": 12} | whole | separate | {"config": theme.config()}
 
 
 def picture(figure: Figure, format: str, scale: float = 2.0) -> bytes:

@@ -41,7 +41,7 @@ def cluster_colours(names: Iterable[str]) -> dict[str, str]:
 
 def config(dark: bool = False) -> dict[str, Any]:
     """Vega-Lite's configuration of every chart; the background is the page's."""
-    text, faint = ("#e6e6e6", "#4a4f57") if dark else ("#1f2328", "#d8dee4")
+    text, faint = ("#e6e6e6", "#363c44") if dark else ("#1f2328", "#d8dee4")
     axis = {
         "labelColor": text, "titleColor": text, "gridColor": faint, "domainColor": faint, "tickColor": faint,
         "titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12, "gridOpacity": 0.7,
@@ -53,6 +53,7 @@ def config(dark: bool = False) -> dict[str, Any]:
         "legend": {
             "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 3, "labelLimit": 220,
             "titleFontWeight": "normal", "symbolStrokeWidth": 2,
+            "symbolOpacity": 1,
         },
         "title": {"color": text, "subtitleColor": text, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
         "header": {"labelColor": text, "titleColor": text},

@@ -97,7 +97,7 @@ def _listed(seeds: Sequence[int]) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "an unknown accuracy" if value is None else f"{100 * value:.1f} %"
+    return "an unknown accuracy" if value is None else f"{100 * value:.1f}\u00a0%"
 
 
 def _points(value: float) -> str:
@@ -112,7 +112,7 @@ def _points_bracket(interval: Interval | None) -> str:
     return (
         ""
         if interval is None
-        else f" (95 % interval {_points(interval.low)} to {_points(interval.high)}, {_kind(interval)})"
+        else f" (95\u00a0% interval {_points(interval.low)} to {_points(interval.high)}, {_kind(interval)})"
     )
 
 

@@ -1,0 +1,100 @@
+"""Runs to report on, and a browser to open the page with."""
+
+import json
+import re
+import shutil
+import subprocess
+from typing import NamedTuple
+
+import pytest
+
+from results.conftest import digits_runs, facade  # noqa: F401
+from results.handmade import confusion, tiny
+
+BARE = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--enable-logging=stderr", "--virtual-time-budget=60000",
+)  # fmt: skip
+
+# What the page says of itself once it stands: how many charts were drawn, how wide it is, what it fetched.
+PROBE = """<script>
+addEventListener("load", () => { const look = () => {
+  const all = document.documentElement;
+  if (!all.dataset.drawn) { setTimeout(look, 50); return; }
+  const charts = [...document.querySelectorAll(".chart")];
+  const marks = charts.map(c => c.querySelectorAll("svg path, svg line, svg rect").length);
+  const fetched = performance.getEntriesByType("resource").map(e => e.name);
+  const seen = { drawn: Number(all.dataset.drawn), marks, fetched, scroll: all.scrollWidth, width: innerWidth,
+    lines: document.querySelectorAll("#numbers tbody tr").length,
+    ground: getComputedStyle(document.body).backgroundColor };
+  parent.postMessage(JSON.stringify(seen), "*");
+}; look(); });
+</script>"""
+
+# A frame has the width that is asked for; windows of a headless browser are never narrower than 500.
+FRAME = """<!doctype html><link rel="icon" href="data:,"><script>
+addEventListener("message", (event) => { document.documentElement.dataset.seen = event.data; });
+</script><iframe src="probed.html" style="border: 0; width: %dpx; height: 2000px"></iframe>"""
+
+
+class Opened(NamedTuple):
+    """What a browser showed."""
+
+    seen: dict
+    console: list
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """Opens a page in headless Chromium, 390 or more pixels wide, light or dark."""
+    binary = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+    if binary is None:
+        pytest.skip("there is no Chromium here (Debian: apt-get install chromium)")
+
+    def open_page(page, width=1200, dark=False):
+        probed = tmp_path / "probed.html"
+        probed.write_text(page.read_text().replace("<head>", f"<head>{PROBE}", 1))
+        frame = tmp_path / "frame.html"
+        frame.write_text(FRAME % width)
+        look = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        profile = tmp_path / f"profile-{width}-{dark}"
+        command = [binary, *BARE, *look, f"--user-data-dir={profile}", "--window-size=1400,2000", "--dump-dom"]
+        done = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=300, check=False)
+        found = re.search(r'data-seen="([^"]*)"', done.stdout)
+        assert found, f"the page was never drawn: {done.stderr[-2000:]}"
+        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        return Opened(json.loads(found[1].replace("&quot;", '"').replace("&amp;", "&")), console)
+
+    return open_page
+
+
+def write_large_run(path, algorithm, nodes, rounds, minority):
+    """A finished run of many nodes, written by hand."""
+    settings = (
+        f"data.clusters={nodes - minority}:{minority}",
+        f"training.rounds={rounds}",
+        f"algorithm.name={algorithm}",
+    )
+    path.mkdir(parents=True)
+    (path / "experiment.toml").write_text(tiny(*settings).toml())
+    cluster = [0] * (nodes - minority) + [1] * minority
+    facts = {"classes": ["a", "b"], "cluster": cluster, "images": [5] * nodes, "test_of": cluster}
+    (path / "federation.json").write_text(json.dumps(facts))
+    sure = [json.dumps(confusion(right)) for right in range(11)]
+    with (path / "rows.jsonl").open("w") as file:
+        for round in range(1, rounds + 1):
+            for node in range(nodes):
+                choice = cluster[node] if round > 50 else (node * 7 + round) % 2
+                chosen = f',"choice":{choice}' if algorithm == "facade" else ""
+                file.write(f'{{"kind":"round","round":{round},"node":{node},"bytes":1000{chosen}}}\n')
+            for kind in (["evaluation"] if round % 20 == 0 else []) + (["final"] if round == rounds else []):
+                for node in range(nodes):
+                    choice = f',"choice":{cluster[node]}' if algorithm == "facade" else ""
+                    matrix = sure[(node + round // 20) % 5 + (5 if algorithm == "facade" else 3)]
+                    file.write(
+                        f'{{"kind":"{kind}","round":{round},"node":{node},"bytes":1000{choice},"confusion":{matrix}}}\n'
+                    )
+    return path

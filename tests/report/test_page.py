@@ -1,0 +1,196 @@
+import re
+import subprocess
+import sys
+
+import pytest
+
+from facade.history import load_all
+from facade.report import facts, panels, theme, words
+from facade.report.page import report
+from report.conftest import write_large_run
+from results.handmade import write_run
+
+
+@pytest.fixture(scope="module")
+def runs(digits_runs):
+    return load_all([digits_runs])
+
+
+@pytest.fixture(scope="module")
+def page(runs):
+    return report(runs)
+
+
+def two_rounds(path, right, *settings, choices=None):
+    """Four nodes, the last one the minority; `right` answers of ten in the end."""
+    rounds = [(1000, choices), (1000, choices)]
+    return write_run(path, rounds, {2: right}, right, *settings)
+
+
+def of(*paths):
+    (comparison,) = facts.comparisons(load_all(paths))
+    return comparison
+
+
+def test_the_page_has_a_verdict_a_table_charts_configuration_environment_and_a_way_to_do_it_again(page):
+    headings = ["Verdict", "All numbers", "Accuracy per cluster over rounds", "Fair accuracy over rounds"]
+    headings += ["Are the clusters treated alike?", "Accuracy for bytes", "Who chose which head: facade"]
+    headings += ["Who gains, who loses against training alone", "Configuration", "Environment", "How to reproduce"]
+    for heading in headings:
+        assert f">{heading}</h" in page, heading
+    assert "facade sweep FILE.toml --seeds 1,2" in page
+
+
+def test_the_table_shows_every_experiment_with_intervals(page):
+    table = re.search(r'<table id="numbers">.*?</table>', page, re.S)[0]
+    assert table.count("<tr>") == 1 + 3
+    assert "<small>[" in table
+
+
+def test_nothing_on_the_page_has_an_address_elsewhere(page):
+    outside = page[: page.index('<script type="application/json"')]
+    assert not re.findall(r'(?:src|href)="(?!data:)[^"]*"', outside)
+    assert "default-src 'none'" in outside
+
+
+def test_text_from_a_run_cannot_become_markup(tmp_path):
+    path = two_rounds(tmp_path / "run", [9, 9, 9, 5], 'name="<script>alert(1)</script>"')
+    assert "<script>alert" not in report(load_all([path]))
+
+
+def test_the_verdict_names_a_clear_winner(tmp_path):
+    good = two_rounds(tmp_path / "a", [9, 9, 9, 9], "algorithm.name=facade", choices=[0, 0, 0, 1])
+    bad = two_rounds(tmp_path / "b", [9, 9, 9, 1], "algorithm.name=el")
+    (said,) = words.verdicts(of(good, bad))
+    assert said.startswith(
+        "facade serves the worst-served cluster better than el by 80.0 points: 90.0\u00a0% against 10.0"
+    )
+    assert "test-set noise only" in said
+
+
+def test_the_verdict_admits_that_two_are_alike(tmp_path):
+    one = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 0, 0, 1])
+    other = two_rounds(tmp_path / "b", [9, 9, 9, 8], "algorithm.name=el")
+    (said,) = words.verdicts(of(one, other))
+    assert "too much alike to tell apart" in said
+
+
+def test_the_verdict_says_when_heads_did_not_settle(tmp_path):
+    path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 1, 0, 1])
+    (said,) = words.verdicts(of(path))
+    assert "did not settle with seed 1" in said
+
+
+def test_gains_are_measured_node_by_node_against_local(tmp_path):
+    ours = two_rounds(tmp_path / "a", [9, 9, 9, 4], "algorithm.name=el")
+    alone = two_rounds(tmp_path / "b", [7, 7, 7, 7], "algorithm.name=local")
+    rows = facts.node_gains(of(ours, alone))
+    assert [(row["who"], row["cluster"], row["gain"]) for row in rows] == [
+        ("el", "majority", 20.0), ("el", "majority", 20.0), ("el", "majority", 20.0), ("el", "minority", -30.0),
+    ]  # fmt: skip
+
+
+def test_nobody_on_the_front_is_beaten_in_everything(tmp_path):
+    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 0, 0, 1])
+    beaten = two_rounds(tmp_path / "b", [9, 9, 9, 2], "algorithm.name=el")
+    front = {row["who"]: row["front"] for row in facts.prices(of(ours, beaten))}
+    assert front == {"facade": True, "el": False}
+
+
+def test_the_strip_of_a_node_covers_every_round_once(runs):
+    comparison = facts.comparisons(runs)[0]
+    run = next(run for run in runs if run.algorithm == "facade")
+    for node in range(4):
+        stretches = [row for row in facts.head_strips(comparison, run) if row["node"] == node]
+        assert [row["from"] for row in stretches] == [1, *(row["to"] for row in stretches[:-1])]
+        assert stretches[-1]["to"] == len(run.heard) + 1
+
+
+def test_one_federation_without_clusters_makes_a_page_too(tmp_path):
+    path = write_run(
+        tmp_path / "run", [(10, None)], {1: [9, 8]}, [9, 8], 'data.clusters="2"', "algorithm.name=el", cluster=None
+    )
+    assert "all nodes on average" in report(load_all([path]))
+
+
+def test_two_settings_make_two_comparisons(tmp_path):
+    paths = [
+        two_rounds(tmp_path / skew, [9, 9, 9, 5], f"data.skew={skew}", "algorithm.name=el")
+        for skew in ("blur", "rotate")
+    ]
+    assert [c.title for c in facts.comparisons(load_all(paths))] == [
+        "digits 3:1, skew blur, model mlp", "digits 3:1, skew rotate, model mlp",
+    ]  # fmt: skip
+
+
+def test_images_of_a_source_that_is_not_public_are_shown_only_when_asked(tmp_path, page):
+    assert "data:image/png" in page
+    private = two_rounds(tmp_path / "run", [9, 9, 9, 5], "data.source=npz", "data.path=none.npz", "algorithm.name=el")
+    assert "data:image/png" not in report(load_all([private]))
+    assert "No sample images" in report(load_all([private]), show_samples=True)
+
+
+def test_a_thousand_nodes_and_two_hundred_rounds_stay_small(tmp_path):
+    for algorithm in ("facade", "local"):
+        write_large_run(tmp_path / algorithm, algorithm, 1000, 200, 60)
+    made = report(load_all([tmp_path]))
+    assert len(made) < 3e6
+    assert "Every node" not in made
+    assert "Nodes counted in bins" in made
+
+
+@pytest.mark.parametrize(("format", "beginning"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_figures_are_written_as_files(tmp_path, facade, digits_runs, format, beginning):
+    made = facade("report", digits_runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--format", format)
+    assert made.code == 0, made.err
+    assert {path.stem for path in (tmp_path / "f").iterdir()} >= {
+        "accuracy",
+        "fair",
+        "odds",
+        "traffic",
+        "gains",
+        "pareto",
+    }
+    assert all(path.read_bytes().startswith(beginning) for path in (tmp_path / "f").iterdir())
+
+
+def test_an_unknown_format_is_refused_in_one_sentence(tmp_path, facade, digits_runs):
+    made = facade("report", digits_runs, "--out", tmp_path / "r.html", "--format", "gif")
+    assert made.code == 2
+    assert "expected one of pdf, svg, png" in made.err
+
+
+def test_without_the_extra_a_sentence_says_how_to_get_it(tmp_path, facade, digits_runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    made = facade("report", digits_runs, "--out", tmp_path / "r.html")
+    assert made.code == 2
+    assert "pip install 'facade-dl[report]'" in made.err
+
+
+def test_a_sweep_ends_with_a_report(tmp_path, facade, digits_runs):
+    made = facade("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+    assert made.code == 0, made.err
+    assert "Report:" in made.out
+    assert (tmp_path / "sweep" / "report.html").stat().st_size > 500_000
+
+
+def test_every_chart_is_valid_vega_lite(runs):
+    from facade.report import charts
+
+    for figure in charts.of_comparison(facts.comparisons(runs)[0]):
+        for panel in figure.panels:
+            panel.chart.to_dict(validate=True)
+
+
+def test_experiments_get_colours_of_their_own():
+    given = theme.colours(["facade", "el", "facade heads=3", "dac"])
+    assert given["facade"] == theme.ALGORITHM_COLOURS["facade"]
+    assert len(set(given.values())) == 4
+
+
+def test_importing_the_library_loads_no_plotting():
+    code = "import sys, facade, facade.cli; print([m for m in ('altair', 'vl_convert', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "altair" not in done.stdout
+    assert "vl_convert" not in done.stdout
+    assert panels.FORMATS == ("pdf", "svg", "png")
