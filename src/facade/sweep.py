@@ -67,13 +67,13 @@ class Sweep:
         for point in points(self.grid):
             for seed in [[f"seed={seed}"] for seed in self.seeds] or [[]]:
                 experiment = Experiment.load(self.file, [*self.settings, *point, *seed], self.preset)
-                jobs.setdefault(experiment.hash, Job(experiment, self.out / _name(experiment), point))
+                jobs.setdefault(experiment.hash, Job(experiment, self.out / directory_name(experiment), point))
         for job in jobs.values():
             RunDirectory(job.path).check(job.experiment, resume=True)
         return list(jobs.values())
 
 
-def _name(experiment: Experiment) -> str:
+def directory_name(experiment: Experiment) -> str:
     """A directory name that says what is inside; equal marks are repetitions with other seeds."""
     algorithm = experiment.algorithm["name"].rpartition(":")[2]
     return f"{experiment.name}-{algorithm}-{_mark(experiment)[:8]}-seed{experiment.seed}"

@@ -18,6 +18,7 @@ from facade.cli import bench as benching
 from facade.cli import check as checking
 from facade.cli import data
 from facade.cli import export as exporting
+from facade.cli import paper as papering
 from facade.cli import report as reporting
 from facade.cli import show as showing
 from facade.cli import sweep as sweeping
@@ -259,4 +260,5 @@ app.command()(exporting.export)
 app.command()(exporting.choose)
 app.command()(benching.bench)
 app.command()(reporting.report)
+app.command()(papering.paper)
 app.add_typer(data.app, name="data")

@@ -42,10 +42,12 @@ def sweep(
     from facade.sweep import Sweep, check_selection
 
     threads = [f"runtime.threads={max(1, len(os.sched_getaffinity(0)) // jobs)}"] if jobs > 1 else []
-    planned = Sweep(experiment, out_dir, tuple(grid or ()), _seeds(seeds), (*threads, *(settings or ())), preset).jobs()
+    planned = Sweep(
+        experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*threads, *(settings or ())), preset
+    ).jobs()
     number = check_selection(select, planned) if select else None
     todo = [job for job in planned if not job.finished]
-    _print_plan(planned, todo, jobs)
+    print_plan(planned, todo, jobs)
     if dry_run:
         return
     failed = _compute(planned, todo, jobs)
@@ -71,14 +73,16 @@ def _compute(planned: list[Job], todo: list[Job], at_once: int) -> list[Ended]:
     return [end for end in ends if end.ended == "failed"]
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds separated by commas, each once."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() for part in parts):
         raise ExperimentError(f"--seeds {text}: expected whole numbers separated by commas, such as 1,2,3")
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def _print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
+def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
+    """Say what there is to do and, from timing a little of it, how long that will take."""
     begun = sum(1 for job in todo if job.done)
     counts = f"{len(planned) - len(todo)} finished, {begun} to continue, {len(todo) - begun} to start"
     err.print(f"{len(planned)} runs: {counts}.", highlight=False)

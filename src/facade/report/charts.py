@@ -36,7 +36,7 @@ def accuracy(comparison: Comparison, rows: Rows) -> Figure:
     """One panel per cluster, one line per experiment."""
     names = [subject.label for subject in comparison.subjects]
     panels = [
-        Panel(over_rounds(names, "accuracy, %"), _of(rows, name), f"Accuracy of {_with_article(name)}")
+        Panel(over_rounds(names, "accuracy, %"), of(rows, name), f"Accuracy of {_with_article(name)}")
         for name in comparison.clusters
     ]
     return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
@@ -46,7 +46,8 @@ def _with_article(name: str) -> str:
     return f"the {name}" if name in ("majority", "minority") else name
 
 
-def _of(rows: Rows, what: str) -> Rows:
+def of(rows: Rows, what: str) -> Rows:
+    """The rows of one number."""
     return [{k: v for k, v in row.items() if k != "what"} for row in rows if row["what"] == what]
 
 
@@ -89,7 +90,7 @@ def fair_accuracy(comparison: Comparison, rows: Rows) -> Figure:
     wanted = {"fair_accuracy": "Fair accuracy", "worst_cluster": "The worst-served cluster"}
     panels = [
         Panel(
-            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"), _of(rows, what), title
+            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"), of(rows, what), title
         )
         for what, title in wanted.items()
         if len(comparison.clusters) > 1
@@ -103,9 +104,9 @@ def odds(comparison: Comparison, rows: Rows) -> Figure:
     names = [subject.label for subject in comparison.subjects]
     wanted = {"dp": "Demographic parity", "eo": "Equalized odds"}
     panels = [
-        Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), of, title)
+        Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), found, title)
         for what, title in wanted.items()
-        if (of := _of(rows, what))
+        if (found := of(rows, what))
     ]
     return Figure("odds", "Are the clusters treated alike?", "Both are 0 where all clusters are treated alike.", panels)
 
@@ -116,9 +117,9 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
     moving = [row for row in rows if row["mb"] > 0]
     wanted = {"all": "Accuracy over all nodes", "worst_cluster": "The worst-served cluster"}
     panels = [
-        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), of, title)
+        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), found, title)
         for what, title in wanted.items()
-        if (of := _of(moving, what))
+        if (found := of(moving, what))
     ]
     alone = facts.worst_alone(comparison)
     caption = "What an accuracy costs: payload that a node heard, without the final exchange."

@@ -34,6 +34,8 @@ class Panel:
     height: int = 220
     wide: bool = False
     """Whether it takes the whole width of a page."""
+    width: int = WIDTH
+    """Pixels in a file."""
 
     def spec(self, width: int | str = "container") -> dict[str, Any]:
         """Vega-Lite, with the rows inside."""
@@ -63,7 +65,7 @@ class Figure:
 
     def spec(self) -> dict[str, Any]:
         """All panels in one Vega-Lite picture, for files."""
-        parts = [panel.spec(WIDTH) for panel in self.panels]
+        parts = [panel.spec(panel.width) for panel in self.panels]
         for part in parts:
             part.pop("$schema")
         about = {"text": self.title} | ({"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {})

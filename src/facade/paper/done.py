@@ -1,0 +1,94 @@
+"""The finished runs of a study, and how its numbers stand beside the published ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from facade.history import History
+from facade.paper.settings import Part, Scale
+from facade.report.facts import Comparison, Subject, comparisons
+from facade.report.panels import Panel
+from facade.statistics import Estimate
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What there is to draw."""
+
+    runs: dict[Part, list[History]]
+    scale: Scale
+
+    def comparison(self, part: Part) -> Comparison:
+        """A part's runs, experiment by experiment."""
+        (found,) = comparisons(self.runs[part])
+        return found
+
+    def subject(self, part: Part, algorithm: str) -> Subject:
+        """One algorithm of a part."""
+        return next(s for s in self.comparison(part).subjects if s.algorithm == algorithm)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One number of ours and what the paper printed."""
+
+    what: str
+    ours: Estimate | None
+    published: float | None
+    scale: float = 1.0
+    digits: int = 2
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """What, ours, published, difference; as they are printed."""
+        mean = None if self.ours is None else self.ours.mean
+        ours = "-" if mean is None else f"{self.scale * mean:.{self.digits}f}"
+        if self.ours is not None and mean is not None and len(self.ours.points) > 1:
+            ours += f" ± {self.scale * (self.ours.std or 0.0):.{self.digits}f}"
+        published = "-" if self.published is None else f"{self.published:.{self.digits}f}"
+        if mean is None or self.published is None:
+            return self.what, ours, published, "-"
+        return self.what, ours, published, f"{self.scale * mean - self.published:+.{self.digits}f}"
+
+
+def to_csv(lines: list[Beside], note: str) -> str:
+    """The comparison as a file; the note is its last line."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["what", "ours", "published", "difference"])
+    writer.writerows(line.cells for line in lines)
+    if note:
+        writer.writerow([note, "", "", ""])
+    return file.getvalue()
+
+
+def nothing(done: Finished) -> list[Beside]:
+    """The comparison of a study whose figure the paper gives no numbers of."""
+    return []
+
+
+def silence(done: Finished) -> list[str]:
+    """The sentences of a study that needs none."""
+    return []
+
+
+@dataclass(frozen=True)
+class Study:
+    """One figure or table."""
+
+    id: str
+    title: str
+    parts: tuple[Part, ...]
+    draw: Callable[[Finished], list[Panel]]
+    compare: Callable[[Finished], list[Beside]] = nothing
+    say: Callable[[Finished], list[str]] = silence
+    columns: int = 3
+    reduced: Callable[[Scale], str] | None = field(default=None)
+    """What a reduction did, for studies that have no parts."""
+
+    def note(self, scale: Scale) -> str:
+        """What was reduced; empty for the paper's own effort."""
+        return scale.note(self.parts) if self.reduced is None else self.reduced(scale)

@@ -1,0 +1,260 @@
+"""The paper's figures over rounds, algorithms and cluster sizes, in its arrangement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from facade.paper.done import Beside, Finished
+from facade.paper.published import FINAL, HIGHEST_FAIR, LABELS_MINORITY, SAVED, TARGETS
+from facade.paper.settings import QUICK_TARGET, Part
+from facade.report import charts, facts
+from facade.report.facts import Comparison, Rows
+from facade.report.panels import Panel
+from facade.statistics import Estimate, cost_to
+
+WORDS = {"el": "EL", "dac": "DAC", "deprl": "DePRL", "facade": "FACADE", "local": "alone", "dpsgd": "D-PSGD"}
+
+
+def names_of(comparison: Comparison) -> list[str]:
+    """Labels of the experiments."""
+    return [subject.label for subject in comparison.subjects]
+
+
+def curves(done: Finished) -> list[Panel]:
+    """Accuracy over rounds: a row of panels per cluster, a column per division into clusters."""
+    made = []
+    found = {part: done.comparison(part) for part in done.runs}
+    for c in range(max(len(comparison.clusters) for comparison in found.values())):
+        for part, comparison in found.items():
+            name = comparison.clusters[c]
+            rows = charts.of(facts.over_rounds(comparison), name)
+            chart = charts.over_rounds(names_of(comparison), "accuracy, %")
+            made.append(Panel(chart, rows, f"{part.title}: {name}"))
+    return made
+
+
+def fair_curves(done: Finished) -> list[Panel]:
+    """Fair accuracy over rounds, a panel per division into clusters."""
+    made = []
+    for part in done.runs:
+        comparison = done.comparison(part)
+        rows = charts.of(facts.over_rounds(comparison), "fair_accuracy")
+        made.append(Panel(charts.over_rounds(names_of(comparison), "fair accuracy, %"), rows, part.title))
+    return made
+
+
+def clusters_of_one(done: Finished) -> list[Panel]:
+    """The clusters of one algorithm in one panel: how far they drift apart."""
+    made = []
+    for part in done.runs:
+        comparison = done.comparison(part)
+        rows = [row | {"who": row["what"]} for row in facts.over_rounds(comparison)]
+        drawn = [row for row in rows if row["who"] in comparison.clusters]
+        title = f"{WORDS[part.algorithms[0]]}, {part.title}"
+        made.append(Panel(charts.over_rounds(comparison.clusters, "accuracy, %"), drawn, title))
+    return made
+
+
+def cluster_numbers(done: Finished) -> list[Beside]:
+    """Final accuracies of both clusters."""
+    lines = []
+    for part in done.runs:
+        for subject in done.comparison(part).subjects:
+            printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
+            if printed is None or part.skew != "rotate":
+                continue
+            for cluster, value in (("majority", printed.majority), ("minority", printed.minority)):
+                what = f"{part.title} {WORDS[subject.algorithm]} {cluster}"
+                number = "cluster_0" if cluster == "majority" else "cluster_1"
+                lines.append(Beside(what, subject.estimates.get(number), value, 100))
+    return lines
+
+
+def label_numbers(done: Finished) -> list[Beside]:
+    """Accuracy of the minority with label clusters 30:2."""
+    part = next(part for part in done.runs if part.clusters == "30:2")
+    return [
+        Beside(
+            f"{part.title} {WORDS[name]} minority", done.subject(part, name).estimates.get("cluster_1"), value, 100, 1
+        )
+        for name, value in LABELS_MINORITY.items()
+    ]
+
+
+# Bars and boxes
+
+
+def _bar_axes(names: list[str], y: str) -> list[Any]:
+    return [
+        alt.X("part:N", title=None, sort=None, axis=alt.Axis(labelAngle=0)),
+        alt.XOffset("who:N", sort=names),
+        alt.Y("mean:Q", title=y),
+        charts.colour(names),
+    ]
+
+
+def bars(rows: Rows, names: list[str], y: str) -> alt.LayerChart | alt.FacetChart:
+    """Grouped bars with whiskers over seeds; a black diamond where the paper gives a number."""
+    base = alt.Chart().encode(*_bar_axes(names, y))
+    whisker = base.mark_rule(color="black").encode(alt.Y("low:Q", title=y), alt.Y2("high"), color=alt.value("black"))
+    diamond = base.mark_point(shape="diamond", filled=True, size=46).encode(
+        alt.Y("published:Q", title=y), color=alt.value("black")
+    )
+    return alt.layer(base.mark_bar(), whisker, diamond.transform_filter("datum.published != null"))
+
+
+def _bar(part: Part, who: str, found: Estimate | None, scale: float, published: float | None) -> dict[str, Any]:
+    known = [scale * value for value in (found.known if found is not None else [])]
+    mean = sum(known) / len(known) if known else None
+    spread = {"low": min(known, default=None), "high": max(known, default=None)}
+    return {"part": part.clusters, "who": who, "mean": mean, "published": published} | spread
+
+
+def fair_bars(done: Finished) -> list[Panel]:
+    """Highest observed fair accuracy, a panel per data set."""
+    return _bars_per_source(done, "highest fair accuracy, %", _highest_fair)
+
+
+def _highest_fair(done: Finished, part: Part) -> Rows:
+    return [
+        _bar(part, s.label, s.estimates.get("highest_fair_accuracy"), 100, _printed_highest(part, s.algorithm))
+        for s in done.comparison(part).subjects
+    ]
+
+
+def _printed_highest(part: Part, algorithm: str) -> float | None:
+    return HIGHEST_FAIR.get((part.setting.source, part.skew, part.clusters, algorithm))
+
+
+def fair_numbers(done: Finished) -> list[Beside]:
+    """Highest fair accuracies that the paper names."""
+    lines = []
+    for part in done.runs:
+        for subject in done.comparison(part).subjects:
+            value = _printed_highest(part, subject.algorithm)
+            what = f"{part.title} {WORDS[subject.algorithm]} highest fair accuracy"
+            lines.append(Beside(what, subject.estimates.get("highest_fair_accuracy"), value, 100, 1))
+    return lines
+
+
+def _bars_per_source(done: Finished, y: str, rows_of: Any) -> list[Panel]:
+    made = []
+    for source in dict.fromkeys(part.setting.source for part in done.runs):
+        parts = [part for part in done.runs if part.setting.source == source]
+        rows = [row for part in parts for row in rows_of(done, part)]
+        names = list(dict.fromkeys(row["who"] for row in rows))
+        made.append(Panel(bars(rows, names, y), rows, source))
+    return made
+
+
+def boxes(done: Finished) -> list[Panel]:
+    """Demographic parity and equalized odds of the final models, over seeds."""
+    made = []
+    for source in dict.fromkeys(part.setting.source for part in done.runs):
+        for number, title in (("dp", "demographic parity"), ("eo", "equalized odds")):
+            rows: Rows = [
+                {"part": part.clusters, "who": subject.label, "mean": value}
+                for part in done.runs
+                if part.setting.source == source
+                for subject in done.comparison(part).subjects
+                for value in (subject.estimates[number].known if number in subject.estimates else [])
+            ]
+            names = list(dict.fromkeys(row["who"] for row in rows))
+            axes = _bar_axes(names, f"{title}, 0 is fair")
+            box = alt.Chart().mark_boxplot(extent="min-max", size=12).encode(*axes)
+            points = alt.Chart().mark_point(filled=True, size=18).encode(*axes)
+            made.append(Panel(alt.layer(box, points), rows, f"{source}: {title}"))
+    return made
+
+
+def odds_numbers(done: Finished) -> list[Beside]:
+    """DP and EO as the tables print them."""
+    lines = []
+    for part in done.runs:
+        for subject in done.comparison(part).subjects:
+            printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
+            for number in ("dp", "eo"):
+                value = None if printed is None else float(getattr(printed, number))
+                what = f"{part.title} {WORDS[subject.algorithm]} {number.upper()}"
+                lines.append(Beside(what, subject.estimates.get(number), value, 1, 4))
+    return lines
+
+
+# Bytes
+
+
+def target_of(done: Finished, part: Part) -> float:
+    """The accuracy whose price is asked for; a quick run has a target of its own."""
+    return QUICK_TARGET if done.scale.quick else TARGETS[part.setting.source]
+
+
+def _bytes_to(done: Finished, part: Part, algorithm: str) -> Estimate:
+    costs = [cost_to(run, target_of(done, part)) for run in done.subject(part, algorithm).runs]
+    return Estimate([None if cost is None else cost.bytes for cost in costs])
+
+
+def bytes_bars(done: Finished) -> list[Panel]:
+    """Megabytes a node hears until the target is reached; no bar where it is not."""
+
+    def rows_of(done: Finished, part: Part) -> Rows:
+        return [_bar(part, name, _bytes_to(done, part, name), 1e-6, None) for name in part.algorithms]
+
+    return _bars_per_source(done, "MB per node to the target", rows_of)
+
+
+def bytes_numbers(done: Finished) -> list[Beside]:
+    """How many percent of the bytes FACADE saves."""
+    lines = []
+    for part in done.runs:
+        ours = _bytes_to(done, part, "facade").mean
+        for name in ("el", "dac"):
+            theirs = _bytes_to(done, part, name).mean
+            saved = None if ours is None or not theirs else Estimate([100 * (1 - ours / theirs)])
+            published = SAVED.get((part.setting.source, part.clusters, name))
+            lines.append(Beside(f"{part.title} bytes saved against {WORDS[name]}, %", saved, published, 1, 1))
+    return lines
+
+
+def bytes_words(done: Finished) -> list[str]:
+    """What the targets were, and who missed them."""
+    said = []
+    for part in done.runs:
+        missed = [WORDS[name] for name in part.algorithms if _bytes_to(done, part, name).mean is None]
+        if missed:
+            said.append(f"{part.title}: {', '.join(missed)} did not reach {target_of(done, part):.0%} with every seed.")
+    return said
+
+
+# Beyond the paper
+
+
+def shrinking(done: Finished) -> list[Panel]:
+    """What happens to the smaller cluster, to fairness and to everyone as it shrinks."""
+    wanted = {
+        "cluster_1": "accuracy of the smaller cluster",
+        "fair_accuracy": "fair accuracy",
+        "all": "accuracy of all",
+    }
+    made = []
+    for number, title in wanted.items():
+        rows = [
+            _bar(part, subject.label, subject.estimates.get(number), 100, None)
+            for part in done.runs
+            for subject in done.comparison(part).subjects
+        ]
+        names = list(dict.fromkeys(row["who"] for row in rows))
+        at = alt.X("part:N", title="nodes in the two clusters", sort=None, axis=alt.Axis(labelAngle=0))
+        y = alt.Y("mean:Q", title=f"{title}, %", scale=alt.Scale(zero=False))
+        base = alt.Chart().encode(at, charts.colour(names))
+        band = base.mark_area(opacity=0.15).encode(alt.Y("low:Q", scale=alt.Scale(zero=False)), alt.Y2("high"))
+        marks = base.mark_point(filled=True, size=60).encode(y, charts.shape(names))
+        made.append(Panel(alt.layer(band, base.mark_line().encode(y), marks), rows, title.capitalize()))
+    return made
+
+
+def prices(done: Finished) -> list[Panel]:
+    """Worst cluster, bytes and time of every algorithm, a panel per division into clusters."""
+    found = [(part, charts.pareto(done.comparison(part))) for part in done.runs]
+    return [Panel(p.chart, p.rows, part.title, p.height) for part, figure in found for p in figure.panels]

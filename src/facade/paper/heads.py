@@ -1,0 +1,165 @@
+"""The paper's figures of heads: how many, who chose which, and how well each fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from facade.history import History
+from facade.metrics import Floats
+from facade.paper.done import Beside, Finished
+from facade.paper.published import ONE_HEAD_MINORITY, SETTLED_ALL, SETTLED_MINORITY
+from facade.records import RunDirectory
+from facade.report import charts, facts, theme
+from facade.report.facts import Rows
+from facade.report.panels import Panel
+from facade.statistics import Estimate, settlement
+
+FIRST_ROUNDS = 80
+"""How much of a run Figure 9 shows."""
+
+
+def heat_map(done: Finished) -> list[Panel]:
+    """Final accuracy per number of heads and cluster."""
+    made = []
+    for part in done.runs:
+        comparison = done.comparison(part)
+        rows: Rows = [
+            {"k": subject.runs[0].heads, "cluster": name, "accuracy": round(100 * (mean or 0.0), 1)}
+            for subject in comparison.subjects
+            for c, name in enumerate(comparison.clusters)
+            if (mean := subject.estimates[f"cluster_{c}"].mean) is not None
+        ]
+        middle = (min(row["accuracy"] for row in rows) + max(row["accuracy"] for row in rows)) / 2
+        base = alt.Chart().encode(
+            alt.X("k:O", title="k, heads per node", axis=alt.Axis(labelAngle=0)),
+            alt.Y("cluster:N", title=None, sort=comparison.clusters),
+        )
+        tiles = base.mark_rect().encode(
+            alt.Color("accuracy:Q", title="accuracy, %", scale=alt.Scale(scheme="cividis"), legend=None)
+        )
+        ink = alt.condition(f"datum.accuracy > {middle}", alt.value("black"), alt.value("white"))
+        text = base.mark_text(fontSize=13).encode(alt.Text("accuracy:Q", format=".1f"), color=ink)
+        made.append(Panel(alt.layer(tiles, text), rows, f"{part.title}: accuracy, %", 150))
+    return made
+
+
+def heat_numbers(done: Finished) -> list[Beside]:
+    """The smallest cluster with one head, and which k serves it best."""
+    (part,) = done.runs
+    comparison = done.comparison(part)
+    last = f"cluster_{len(comparison.clusters) - 1}"
+    by_k = {subject.runs[0].heads: subject.estimates[last] for subject in comparison.subjects}
+    best = max(by_k, key=lambda k: by_k[k].mean or 0.0)
+    return [
+        Beside("smallest cluster with k = 1, accuracy in %", by_k.get(1), ONE_HEAD_MINORITY, 100),
+        Beside("best k for the smallest cluster", Estimate([float(best)]), 3.0, 1, 0),
+    ]
+
+
+def shares(done: Finished) -> list[Panel]:
+    """Per cluster, who chose which head in the first rounds; the first seed."""
+    made = []
+    for part in done.runs:
+        comparison = done.comparison(part)
+        run = comparison.subjects[0].runs[0]
+        rows = [row for row in facts.head_shares(comparison, run) if row["round"] <= FIRST_ROUNDS]
+        made += charts.shares_panels(comparison.clusters, run, rows)
+    return made
+
+
+def share_numbers(done: Finished) -> list[Beside]:
+    """When the smallest cluster, and everyone, had settled; over the seeds in which they did."""
+    (part,) = done.runs
+    runs = done.comparison(part).subjects[0].runs
+    last = int(part.clusters.count(":"))
+    minority = Estimate([_agreed_from(run, last) for run in runs])
+    found = [settlement(run) for run in runs]
+    rest = Estimate([None if s is None or s.settling_round is None else float(s.settling_round) for s in found])
+    return [
+        Beside("round in which the smallest cluster had agreed on a head", minority, float(SETTLED_MINORITY), 1, 0),
+        Beside("round in which all had settled", rest, float(SETTLED_ALL), 1, 0),
+    ]
+
+
+def _agreed_from(run: History, cluster: int) -> float | None:
+    """The first round from which all nodes of a cluster chose one and the same head until the end; the
+    warm-up, in which there is no choice, does not count."""
+    if run.choice is None or run.cluster is None:
+        return None
+    mine = run.choice[:, run.cluster == cluster]
+    final = mine[-1, 0]
+    differs = np.nonzero((mine != final).any(1))[0]
+    first = int(differs[-1]) + 2 if len(differs) else 1
+    return float(max(first, int(run.experiment["algorithm"].get("warmup", 0)) + 1)) if first <= len(mine) else None
+
+
+def share_words(done: Finished) -> list[str]:
+    """Seeds that never settled, and why rounds may differ from the paper's."""
+    (part,) = done.runs
+    never = [run.seed for run in done.comparison(part).subjects[0].runs if _never(run)]
+    said = ["The paper's choices used ten times the samples."]
+    return [*said, f"Never settled: seed {', '.join(map(str, never))}."] if never else said
+
+
+def _never(run: History) -> bool:
+    found = settlement(run)
+    return found is None or found.settling_round is None
+
+
+def losses(done: Finished) -> list[Panel]:
+    """Mean loss of every head per cluster over rounds, of a run that settled and of one that did not."""
+    made = []
+    for part in done.runs:
+        comparison = done.comparison(part)
+        runs = [run for subject in comparison.subjects for run in subject.runs]
+        for word, wanted in (("settled", False), ("never settled", True)):
+            run = next((run for run in runs if _never(run) is wanted), None)
+            if run is None:
+                continue
+            mean = head_losses(run)
+            for c, name in enumerate(comparison.clusters):
+                rows = [
+                    {"round": r + 1, "head": f"head {j}", "loss": round(float(value), 4)}
+                    for r, row in enumerate(mean[:, c])
+                    for j, value in enumerate(row)
+                    if np.isfinite(value)
+                ]
+                made.append(Panel(_loss_lines(run.heads), rows, f"{word}, seed {run.seed}: {name}"))
+    return made
+
+
+def _loss_lines(heads: int) -> Any:
+    names = [f"head {j}" for j in range(heads)]
+    scale = alt.Scale(domain=names, range=theme.OKABE_ITO[:heads])
+    return (
+        alt.Chart()
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            alt.X("round:Q", scale=alt.Scale(nice=False, zero=False)),
+            alt.Y("loss:Q", title="loss of each head", scale=alt.Scale(zero=False)),
+            alt.Color("head:N", title=None, scale=scale),
+        )
+    )
+
+
+def head_losses(run: History) -> Floats:
+    """[R, G, k] mean loss of every head on what a cluster's nodes hold; NaN where none was scored."""
+    if run.cluster is None:
+        return np.zeros((0, 0, 0))
+    found = np.full((len(run.heard), len(run.cluster), run.heads), np.nan)
+    for row in RunDirectory(run.path).rows:
+        if row["kind"] == "round" and row.get("head_losses") is not None:
+            found[row["round"] - 1, row["node"]] = [np.nan if v is None else v for v in row["head_losses"]]
+    # A round without scores (the warm-up) has none at any node, so a plain mean keeps it NaN.
+    return np.stack([found[:, run.cluster == c].mean(1) for c in range(int(run.cluster.max()) + 1)], 1)
+
+
+def loss_words(done: Finished) -> list[str]:
+    """Which of the two kinds of run could not be shown."""
+    runs = [run for part in done.runs for run in done.comparison(part).runs]
+    kinds = {_never(run) for run in runs}
+    missing = [word for word, wanted in (("settled", False), ("unsettled", True)) if wanted not in kinds]
+    return [f"No {word} run is among these seeds; give more with --seeds." for word in missing]

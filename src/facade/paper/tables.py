@@ -1,0 +1,97 @@
+"""The paper's tables, ours beside the published numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from facade.paper.done import Beside, Finished
+from facade.paper.figures import WORDS
+from facade.paper.published import FINAL, RATES, SIZES
+from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Setting, experiment
+from facade.report.panels import Panel
+from facade.statistics import Estimate
+
+_COLUMNS = {
+    "cluster_0": ("majority", "majority", 100.0, 2),
+    "cluster_1": ("minority", "minority", 100.0, 2),
+    "all": ("all", "all", 100.0, 2),
+    "dp": ("dp", "DP", 1.0, 4),
+    "eo": ("eo", "EO", 1.0, 4),
+    "fair_accuracy_of_means": ("fair", "fair", 100.0, 2),
+}
+"""Ours, theirs, heading, scale, digits."""
+
+
+def results(done: Finished) -> list[Beside]:
+    """Tables II to IV, number by number."""
+    lines = []
+    for part in done.runs:
+        for subject in done.comparison(part).subjects:
+            printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
+            for ours, (theirs, heading, scale, digits) in _COLUMNS.items():
+                found = subject.estimates.get(ours)
+                if ours == "fair_accuracy_of_means" and found is None:  # one seed is its own mean
+                    found = subject.estimates.get("fair_accuracy")
+                value = None if printed is None else float(getattr(printed, theirs))
+                what = f"{part.clusters} {WORDS[subject.algorithm]} {heading}"
+                lines.append(Beside(what, found, value, scale, digits))
+    return lines
+
+
+def results_table(done: Finished) -> list[Panel]:
+    """Tables II to IV as a picture: ours, below it what was published."""
+    rows = []
+    for line in results(done):
+        what, ours, published, _ = line.cells
+        clusters, algorithm, heading = what.split(" ")
+        rows.append({"row": f"{clusters} {algorithm}", "column": heading, "ours": ours, "published": f"({published})"})
+    return [_table(rows, [heading for _, heading, _, _ in _COLUMNS.values()], "ours, and (published)")]
+
+
+def _table(rows: list[dict[str, Any]], columns: list[str], title: str) -> Panel:
+    lines = list(dict.fromkeys(row["row"] for row in rows))
+    base = alt.Chart().encode(
+        alt.X(
+            "column:N", title=None, sort=columns, axis=alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
+        ),
+        alt.Y("row:N", title=None, sort=lines, axis=alt.Axis(domain=False, ticks=False)),
+    )
+    ours = base.mark_text(dy=-6, fontSize=11).encode(alt.Text("ours:N"))
+    published = base.mark_text(dy=7, fontSize=10, opacity=0.7).encode(alt.Text("published:N"))
+    return Panel(alt.layer(ours, published), rows, title, 34 * len(lines), wide=True, width=110 * len(columns))
+
+
+# Table I
+
+
+def _settings() -> list[tuple[Setting, Part]]:
+    return [(CIFAR, Part(CIFAR, "30:2")), (IMAGENETTE, Part(IMAGENETTE, "20:4")), (FLICKR, Part(FLICKR, "14:2"))]
+
+
+def rates(done: Finished) -> list[Beside]:
+    """Table I: sizes and learning rates, as resolved experiments have them."""
+    lines = []
+    for setting, part in _settings():
+        made = experiment(part, "facade", None, 1, done.scale)
+        training = made.training
+        sizes = (made.n, training.rounds, training.steps, training.batch)
+        for word, ours, theirs in zip(("nodes", "rounds", "steps", "batch"), sizes, SIZES[setting.source], strict=True):
+            lines.append(Beside(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
+        for name in RIVALS:
+            rate = experiment(part, name, None, 1, done.scale).training.lr
+            published = RATES[setting.source][name]
+            lines.append(Beside(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
+    return lines
+
+
+def rates_table(done: Finished) -> list[Panel]:
+    """Table I as a picture."""
+    rows = []
+    for line in rates(done):
+        what, ours, published, _ = line.cells
+        source, column = what.split(" ")
+        rows.append({"row": source, "column": column, "ours": ours, "published": f"({published})"})
+    columns = ["nodes", "rounds", "steps", "batch", *(WORDS[name] for name in RIVALS)]
+    return [_table(rows, columns, "sizes and learning rates, ours and (published)")]
