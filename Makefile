@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench paper-quick clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
 
 test: .venv/installed-test
 	$(PYTEST) -n 2 --dist worksteal
+
+paper-quick: .venv/installed
+	$(BIN)/facade paper all --quick --out runs/paper-quick
 
 check: .venv/installed-check
 	$(BIN)/ruff check .

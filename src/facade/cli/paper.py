@@ -12,7 +12,7 @@ from facade.cli.sweep import SweepProgress, parse_seeds, print_plan
 from facade.errors import FacadeError, StoppedError, unknown
 
 if TYPE_CHECKING:
-    from facade.paper.done import Finished, Study
+    from facade.paper.done import Beside, Finished, Study
     from facade.paper.settings import Part, Scale
     from facade.sweep import Job
 
@@ -78,7 +78,7 @@ def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
     if lines:
         store.replace(out_dir / f"{study.id}.csv", to_csv(lines, note).encode())
         written.append(out_dir / f"{study.id}.csv")
-    _print(study, done)
+    _print(lines, study.say(done))
     out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
     return written[0]
 
@@ -107,7 +107,7 @@ def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:
     return Finished({part: [load(job.path) for job in some] for part, some in planned.items()}, scale)
 
 
-def _print(study: Study, done: Finished) -> None:
+def _print(lines: list[Beside], sentences: list[str]) -> None:
     """Ours beside the published numbers, and what must be said."""
     from rich.table import Table
 
@@ -115,10 +115,9 @@ def _print(study: Study, done: Finished) -> None:
     table.add_column("", no_wrap=False)
     for heading in ("ours", "published", "difference"):
         table.add_column(heading, justify="right", no_wrap=True)
-    lines = study.compare(done)
     for line in lines:
         table.add_row(*line.cells)
     if lines:
         out.print(table)
-    for sentence in study.say(done):
+    for sentence in sentences:
         out.print(sentence, highlight=False, markup=False, soft_wrap=True)

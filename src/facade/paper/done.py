@@ -20,11 +20,14 @@ class Finished:
 
     runs: dict[Part, list[History]]
     scale: Scale
+    _compared: dict[Part, Comparison] = field(default_factory=dict, repr=False)
+    """Intervals take a second each, and every picture and table asks for them."""
 
     def comparison(self, part: Part) -> Comparison:
         """A part's runs, experiment by experiment."""
-        (found,) = comparisons(self.runs[part])
-        return found
+        if part not in self._compared:
+            (self._compared[part],) = comparisons(self.runs[part])
+        return self._compared[part]
 
     def subject(self, part: Part, algorithm: str) -> Subject:
         """One algorithm of a part."""

@@ -18,6 +18,7 @@ from facade import seeds
 from facade.config import Experiment
 from facade.data.synthetic import ROWS, convexity, optimum
 from facade.engine import play
+from facade.learner import one_intra_op_thread
 from facade.metrics import separated
 from facade.runtimes.local import deliver
 from facade.setup import Setup, set_up
@@ -136,7 +137,8 @@ def descend(degree: int | None, rounds: int, seed: int = 1, inside: bool = True)
     facts = problem(set_up(describe(degree, 1, 0.1, seed)))
     setup = set_up(describe(degree, rounds, 1 / facts.smoothness, seed))
     heads = starts(facts, seed, inside)
-    distances, shared = _distances(setup, facts, heads)
+    with one_intra_op_thread():
+        distances, shared = _distances(setup, facts, heads)
     floor = _pushes(setup, facts)
     factor, t = facts.factor, np.arange(rounds + 1)
     # What rounds add is contracted too: a geometric series.
