@@ -194,3 +194,11 @@ def test_importing_the_library_loads_no_plotting():
     assert "altair" not in done.stdout
     assert "vl_convert" not in done.stdout
     assert panels.FORMATS == ("pdf", "svg", "png")
+
+
+def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path, facade, digits_runs, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    made = facade("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+    assert made.code == 0, made.err
+    assert "pip install 'facade-dl[report]', then: facade report" in made.err
+    assert not (tmp_path / "sweep" / "report.html").exists()

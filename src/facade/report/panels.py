@@ -68,9 +68,11 @@ class Figure:
         parts = [panel.spec(panel.width) for panel in self.panels]
         for part in parts:
             part.pop("$schema")
-        about = {"text": self.title} | ({"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {})
+        about = {"text": self.title, "offset": 16} | (
+            {"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {}
+        )
         whole = {"concat": parts, "columns": min(self.columns, len(parts)), "spacing": 28}
-        separate = {"resolve": {"scale": {"color": "independent", "shape": "independent"}}}
+        separate = {"resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash", "size"), "independent")}}
         return {"$schema": _SCHEMA, "title": about, "padding": 12} | whole | separate | {"config": theme.config()}
 
 

@@ -51,7 +51,7 @@ def config(dark: bool = False) -> dict[str, Any]:
         "font": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
         "axis": axis,
         "legend": {
-            "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 3, "labelLimit": 220,
+            "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 4, "labelLimit": 220,
             "titleFontWeight": "normal", "symbolStrokeWidth": 2,
             "symbolOpacity": 1,
         },
