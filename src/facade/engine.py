@@ -174,7 +174,7 @@ def play(
     rows: list[Row] = []
     for round in range(first, plan.rounds):
         with watch.phase("topology"):
-            turn = _turn(shard, plan, round)
+            turn = turn_of(shard, plan, round)
         before = state
         state = algorithm.local(turn, state)
         wanted = plan.network.deliver(shard, round, algorithm.wanted(turn, state))
@@ -191,7 +191,7 @@ def play(
     if not plan.all_reduce:
         last = [row for row in rows if row["kind"] == "evaluation"]
         return Played(state, rows + [{**row, "kind": "final", "bytes": 0} for row in last])
-    turn = Turn(shard, plan.rounds, EVERYONE, torch.full((shard.n,), shard.n - 1), plan.spread)
+    turn = turn_of(shard, plan, plan.rounds)
     inbox = yield Post(plan.rounds, algorithm.message(turn, state), EVERYONE, state, rows)
     with watch.phase("mix"):
         state = algorithm.finish(turn, state, inbox)
@@ -200,7 +200,10 @@ def play(
     return Played(state, [{**row, "kind": "final", "bytes": heard[i]} for i, row in enumerate(finals)])
 
 
-def _turn(shard: Shard, plan: Plan, round: int) -> Turn:
+def turn_of(shard: Shard, plan: Plan, round: int) -> Turn:
+    """A round as a shard sees it; the one after the last is the final exchange."""
+    if round == plan.rounds:
+        return Turn(shard, round, EVERYONE, torch.full((shard.n,), shard.n - 1), plan.spread)
     graph = plan.graph(shard.n, shard.seed, round)
     degree = torch.from_numpy(graph.degree)
     if graph.everyone:

@@ -1,0 +1,127 @@
+"""Founding a federation: a site's keys and settings, and the list that the admin makes of the sites'
+.join files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from facade.errors import ExperimentError
+from facade.peers import identity
+from facade.peers.identity import Join
+from facade.peers.membership import PROTOCOL, Limits, Member, Membership, Schema, resized
+
+if TYPE_CHECKING:
+    from facade.config import Experiment
+
+CERTIFICATE_DAYS = 365
+
+
+@dataclass(frozen=True)
+class NewSite:
+    """What a site must say about itself."""
+
+    id: str
+    address: str
+    admins: Sequence[str]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Further entries of node.toml."""
+    days: int = CERTIFICATE_DAYS
+
+
+def found_site(home: Path, new: NewSite) -> Path:
+    """Make a site's keys, certificate, node.toml and .join file; the path of the last."""
+    identity.check_name(new.id)
+    for admin in new.admins:
+        if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
+            raise ExperimentError(f"--admin {admin} is not a public key; expected 64 hexadecimal digits")
+    host, _, port = new.address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ExperimentError(f"--address {new.address} is not possible; expected host:port, such as h07.example:7700")
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if (home / "node.toml").exists():
+        raise ExperimentError(f"{home} is a site already; give another directory")
+    key, certificate = identity.new_certificate(new.id, new.days)
+    identity.private(home / identity.TLS_KEY, key)
+    public = identity.new_signing_key(home / identity.SIGNING_KEY)
+    (home / identity.CERTIFICATE).write_bytes(certificate)
+    settings = {"id": new.id, "address": new.address, "admins": list(new.admins), "allow": []} | new.settings
+    identity.private(home / "node.toml", tomli_w.dumps(settings).encode())
+    join = home / f"{new.id}.join"
+    join.write_text(Join(new.id, new.address, certificate.decode(), public).json())
+    return join
+
+
+def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:
+    """Make a second key and certificate beside the ones in use; the path of the new .join file."""
+    join = Join.load(home / f"{id}.join")
+    key, certificate = identity.new_certificate(id, days)
+    identity.private(home / f"next-{identity.TLS_KEY}", key)
+    (home / f"next-{identity.CERTIFICATE}").write_bytes(certificate)
+    path = home / f"next-{id}.join"
+    path.write_text(Join(id, join.address, certificate.decode(), join.signing_key).json())
+    return path
+
+
+def finish_rotation(home: Path, id: str) -> None:
+    """Use the new key and certificate from the next start on."""
+    names = (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join")
+    if not all((home / f"next-{name}").exists() for name in names):
+        raise ExperimentError(f"{home} holds no new certificate; make one with: facade node rotate")
+    for name in names:
+        (home / f"next-{name}").replace(home / name)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the admin decides."""
+
+    federation: str
+    admins: Sequence[str]
+    policy: str = "brisk"
+    limits: Limits = field(default_factory=Limits)
+    schema: Schema | None = None
+    """None: that of the experiment's own data."""
+
+
+def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms) -> Membership:
+    """The first epoch's list."""
+    ids = [join.id for join in joins]
+    twice = sorted({id for id in ids if ids.count(id) > 1})
+    if twice:
+        raise ExperimentError(f"two .join files have the same id: {', '.join(twice)}; ids must be different")
+    if len(joins) < 2:
+        raise ExperimentError(f"a federation needs at least 2 sites, {len(joins)} given")
+    described = resized(experiment.model_dump(), len(joins))
+    return Membership.model_validate(
+        {
+            "federation": terms.federation,
+            "epoch": 1,
+            "first_round": 0,
+            "protocol": PROTOCOL,
+            "experiment": json.loads(json.dumps(described)),
+            "schema": (terms.schema or schema_of(experiment)).model_dump(),
+            "policy": terms.policy,
+            "limits": terms.limits.model_dump(),
+            "members": [Member(**join.__dict__).model_dump() for join in sorted(joins, key=lambda join: join.id)],
+            "admins": list(terms.admins),
+        }
+    )
+
+
+def schema_of(experiment: Experiment) -> Schema:
+    """What the experiment's own data look like."""
+    from facade.data.load import load
+
+    if experiment.data.source == "given":
+        raise ExperimentError(
+            "data.source = 'given': the sites bring their own data, so say what they look like;"
+            " add --schema schema.json with classes, shape, mean and std"
+        )
+    federation = load(experiment.data, experiment.seed)
+    return Schema(classes=federation.classes, shape=list(federation.shape), mean=federation.mean, std=federation.std)

@@ -1,0 +1,140 @@
+"""Who gets in, and what they are told. Nothing of a call is looked at before its caller is known;
+nothing is handed out before the caller's right to it is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from facade.peers import identity
+from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
+from facade.peers.journal import Journal, Metrics
+from facade.peers.membership import Epochs
+from facade.peers.refusals import Reason, RefusedError
+from facade.peers.shelf import Outgoing
+
+MOST_CALLS = 4
+"""Calls of one member at a time; more are told to come back."""
+LONGEST_WAIT = 1.0
+"""Seconds that a call for the message being made is held, so that callers need not ask again and again."""
+
+Entitled = Callable[[int, int], bool]
+"""Whether member number `caller` may have the message of a round: (round, caller)."""
+
+
+@dataclass
+class Gate:
+    """A node as its peers meet it."""
+
+    epochs: Epochs
+    outgoing: Outgoing
+    entitled: Entitled
+    last_round: int
+    """The round of the final exchange; there is none beyond."""
+    largest_chunk: int
+    journal: Journal
+    metrics: Metrics
+    round: int = 0
+    finished: bool = False
+    settled: set[str] = field(default_factory=set)
+    """Members that need nothing more from this node, and know that it needs nothing more."""
+
+    def __post_init__(self) -> None:
+        self.said = threading.Condition()
+        """Notified at every farewell."""
+        self._calls: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def admit(self, fingerprint: str) -> str:
+        """The id of the member that owns a certificate; RefusedError for all others."""
+        for membership in self.epochs.current(self.round):
+            member = membership.by_fingerprint.get(fingerprint)
+            if member is not None:
+                self._check_dates(member.certificates, fingerprint)
+                return member.id
+        raise RefusedError(Reason.STRANGER, fingerprint[:16])
+
+    def _check_dates(self, certificates: list[str], fingerprint: str) -> None:
+        pem = next(pem for pem in certificates if identity.fingerprint(pem) == fingerprint)
+        certificate, now = identity.parsed(pem), datetime.datetime.now(datetime.UTC)
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise RefusedError(Reason.EXPIRED)
+
+    def answer(self, id: str, content: bytes) -> Reply:
+        """The reply to a member's call."""
+        try:
+            with self._one_of_few(id):
+                if len(content) > LONGEST_REQUEST:
+                    raise RefusedError(Reason.TOO_LONG, f"{len(content)} bytes")
+                return self._answer(id, Request.parse(content))
+        except RefusedError as refusal:
+            self.refuse(id, refusal)
+            own = self.epochs.governing(self.round).digest
+            return Reply(Status.REFUSED, self.round, refusal.reason, digest=own)
+
+    def refuse(self, id: str, refusal: RefusedError) -> None:
+        """Count and log a refusal."""
+        self.metrics.rejected.labels(refusal.reason.word).inc()
+        self.journal.refused(id, refusal.reason.word, details=refusal.details, side="caller")
+
+    def _answer(self, id: str, request: Request) -> Reply:
+        if request.round > self.last_round:
+            raise RefusedError(Reason.NO_SUCH_ROUND, f"round {request.round} of {self.last_round}")
+        membership = self.epochs.governing(request.round)
+        if request.membership != membership.digest:
+            there, here = request.membership.hex()[:16], membership.digest.hex()[:16]
+            raise RefusedError(Reason.OTHER_MEMBERSHIP, f"the caller's list is {there}, ours for this round {here}")
+        if membership.number(id) is None:
+            raise RefusedError(Reason.STRANGER, f"no member in round {request.round}")
+        if request.caller != membership.number(id):
+            raise RefusedError(Reason.OTHER_IDENTITY, f"{id} claims to be number {request.caller}")
+        if request.kind is Kind.FAREWELL:
+            with self.said:
+                if self.finished:
+                    self.settled.add(id)
+                self.said.notify_all()
+        if request.kind is not Kind.PULL:
+            return Reply(Status.FINISHED if self.finished else Status.NOT_YET, self.round)
+        return self._pull(request)
+
+    def _pull(self, request: Request) -> Reply:
+        soon = request.round <= self.round + 1
+        found = self.outgoing.get(request.round, LONGEST_WAIT if soon else 0.0)
+        if found is None:
+            gone = request.round <= self.outgoing.newest
+            return Reply(Status.GONE if gone else Status.NOT_YET, self.round)
+        if not self.entitled(request.round, request.caller):
+            raise RefusedError(Reason.NOT_ENTITLED, f"number {request.caller} is no neighbour in round {request.round}")
+        if not 0 < request.length <= self.largest_chunk or request.offset >= found.total:
+            raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {found.total}")
+        try:
+            chunk = found.chunk(request.offset, request.length)
+        except OSError:  # it left the window between the look and the reading
+            return Reply(Status.GONE, self.round)
+        return Reply(Status.HERE, self.round, total=found.total, digest=found.digest, chunk=chunk)
+
+    def _one_of_few(self, id: str) -> _Place:
+        return _Place(self._calls, self._lock, id)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One of the calls that a member may have under way."""
+
+    calls: Counter[str]
+    lock: threading.Lock
+    id: str
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.calls[self.id] >= MOST_CALLS:
+                raise RefusedError(Reason.BUSY)
+            self.calls[self.id] += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.calls[self.id] -= 1

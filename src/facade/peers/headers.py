@@ -1,0 +1,103 @@
+"""What peers say to each other: one fixed-size request, one fixed-size head of a reply.
+
+Fixed binary fields instead of protobuf: there is one encoding and one length, so a header is either
+right or refused, and no generated code or reflection stands between the wire and the checks.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+from facade.peers.refusals import Reason, RefusedError
+
+LONGEST_REQUEST = 1024
+"""Bytes; longer ones never reach a handler."""
+
+_REQUEST = struct.Struct("<4sB3xIQQI32s")
+_REPLY = struct.Struct("<4sBB2xQQ32s")
+_MARK = b"FCD1"
+
+
+class Kind(enum.IntEnum):
+    """What a request is about."""
+
+    PULL = 1
+    FAREWELL = 2
+    PROBE = 3
+
+
+class Status(enum.IntEnum):
+    """How a request was answered."""
+
+    HERE = 1
+    NOT_YET = 2
+    GONE = 3
+    REFUSED = 4
+    FINISHED = 5
+    """The answer to a farewell or a probe of a node that has finished its run itself."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A part of a round's message, please; or: I need nothing more (FAREWELL); or: are you there?"""
+
+    kind: Kind
+    membership: bytes
+    """SHA-256 of the caller's membership list."""
+    caller: int
+    round: int
+    offset: int = 0
+    length: int = 0
+
+    def packed(self) -> bytes:
+        """As it travels."""
+        return _REQUEST.pack(_MARK, self.kind, self.caller, self.round, self.offset, self.length, self.membership)
+
+    @classmethod
+    def parse(cls, content: bytes) -> Request:
+        """From the wire; RefusedError if it is not one."""
+        if len(content) != _REQUEST.size:
+            raise RefusedError(Reason.MALFORMED_REQUEST, f"{len(content)} bytes")
+        mark, kind, caller, round, offset, length, membership = _REQUEST.unpack(content)
+        if mark != _MARK or kind not in Kind.__members__.values() or any(content[5:8]):
+            raise RefusedError(Reason.MALFORMED_REQUEST)
+        return cls(Kind(kind), membership, caller, round, offset, length)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a request."""
+
+    status: Status
+    round: int
+    """The round the answering node is in."""
+    reason: Reason = Reason.NONE
+    total: int = 0
+    """Bytes of the whole message."""
+    digest: bytes = bytes(32)
+    """SHA-256 of the whole message; in a refusal for OTHER_MEMBERSHIP, that of one's own list."""
+    chunk: bytes = b""
+
+    def packed(self) -> bytes:
+        """As it travels."""
+        return _REPLY.pack(_MARK, self.status, self.reason, self.round, self.total, self.digest) + self.chunk
+
+    @classmethod
+    def parse(cls, content: bytes) -> Reply:
+        """From the wire; RefusedError if it is not one."""
+        if len(content) < _REPLY.size:
+            raise RefusedError(Reason.MALFORMED_REPLY, f"{len(content)} bytes")
+        mark, status, reason, round, total, digest = _REPLY.unpack_from(content)
+        if mark != _MARK or any(content[6:8]):
+            raise RefusedError(Reason.MALFORMED_REPLY)
+        if status not in Status.__members__.values() or reason not in Reason.__members__.values():
+            raise RefusedError(Reason.MALFORMED_REPLY, f"status {status}, reason {reason}")
+        chunk = content[_REPLY.size :]
+        if chunk and status != Status.HERE:
+            raise RefusedError(Reason.MALFORMED_REPLY, "bytes where none belong")
+        return cls(Status(status), round, Reason(reason), total, digest, chunk)
+
+
+LARGEST_REPLY_HEAD = _REPLY.size

@@ -1,0 +1,96 @@
+"""What a node tells its operator: a log of JSON lines, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from facade.errors import ExperimentError
+
+
+class Journal:
+    """An append-only log; every line has a time and an event. Lines are written whole and at once,
+    so a killed process leaves at most one half line, which the next start ends."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+        self._file = path.open("ab", buffering=0)
+        self._lock = threading.Lock()
+        self.refusals: Counter[str] = Counter()
+        if torn:
+            self._file.write(b"\n")
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Add a line."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "event": event} | facts, separators=(",", ":")) + "\n"
+        with self._lock:
+            if not self._file.closed:  # a handler may outlive its server by a moment
+                self._file.write(line.encode())
+
+    def refused(self, peer: str, reason: str, **facts: Any) -> None:
+        """Count a refusal and add its line; of a flood, only every power of two."""
+        with self._lock:
+            self.refusals[reason] += 1
+            count = self.refusals[reason]
+        if count & (count - 1) == 0 or count <= 100:
+            self.write("refused", peer=peer, reason=reason, count=count, **facts)
+
+    def close(self) -> None:
+        """No more lines."""
+        with self._lock:
+            self._file.close()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The events of a log; half lines are left out."""
+    events = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
+
+
+class Metrics:
+    """Numbers for Prometheus, on 127.0.0.1 alone; without a port they are kept and shown to nobody."""
+
+    def __init__(self, port: int) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+        registry = CollectorRegistry()
+
+        def gauge(name: str, help: str) -> Gauge:
+            return Gauge(f"facade_{name}", help, registry=registry)
+
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(f"facade_{name}", help, labels, registry=registry)
+
+        self.round = gauge("round", "Round this node is in")
+        self.heard = gauge("neighbours_heard", "Neighbours heard in the last round")
+        self.choice = gauge("chosen_head", "Head this node chose last")
+        self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
+        self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)
+        self.rejected = counter("rejected", "What was refused, by reason", "reason")
+        self.bytes = counter("heard_bytes", "Payload bytes heard")
+        self.retries = counter("retries", "Calls that were made again")
+        self.misses = counter("deadline_misses", "Messages that did not come in time")
+        self._server = None
+        if port:
+            try:
+                self._server, self._thread = start_http_server(port, "127.0.0.1", registry)
+            except OSError as error:
+                raise ExperimentError(f"metrics_port = {port} cannot be used: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Free the port."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()

@@ -1,0 +1,250 @@
+"""The only configuration that sites share: who takes part, in what, from which round on; signed by
+the admins whose keys the sites pinned. Epochs follow each other; each governs the rounds from its
+first round until the next one's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from facade.errors import ExperimentError
+from facade.peers import identity
+
+PROTOCOL = 1
+_SIGNED = b"facade membership 1\n"
+
+
+class Part(BaseModel):
+    """A part of the list: frozen, with no keys but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(Part):
+    """Seconds, bytes and rounds that bound what peers wait for and keep."""
+
+    deadline: float = Field(600.0, gt=0)
+    """Seconds to wait for a round's messages at most."""
+    floor: float = Field(5.0, gt=0)
+    """Seconds that `brisk` waits at least, without grace or suspicion."""
+    grace: float = Field(1.0, gt=0)
+    """Seconds that `brisk` waits for the rest when half have come, and for a suspect."""
+    linger: float = Field(60.0, gt=0)
+    """Seconds a finished node waits for peers it cannot reach."""
+    chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)
+    window: int = Field(8, ge=4)
+    """Rounds of outgoing messages that a node keeps."""
+
+
+class Schema(Part):
+    """What all sites' data must look like."""
+
+    classes: list[str]
+    shape: list[int]
+    mean: list[float]
+    std: list[float]
+
+
+class Member(Part):
+    """A site as the others know it."""
+
+    id: str
+    address: str
+    certificate: str
+    """PEM; others trust this very certificate, and no authority."""
+    next_certificate: str = ""
+    """PEM of the one it is about to change to; both are good meanwhile."""
+    signing_key: str
+
+    @property
+    def certificates(self) -> list[str]:
+        """The certificates that are good now."""
+        return [pem for pem in (self.certificate, self.next_certificate) if pem]
+
+
+class Membership(Part):
+    """One epoch of a federation."""
+
+    federation: str
+    epoch: int = Field(ge=1)
+    first_round: int = Field(ge=0)
+    protocol: Literal[1]
+    experiment: dict[str, Any]
+    """Resolved; a site checks its names before it makes an Experiment of it."""
+    schema_: Schema = Field(alias="schema")
+    policy: Literal["patient", "brisk"]
+    limits: Limits
+    members: list[Member] = Field(min_length=2)
+    admins: list[str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ids_are_sorted_and_keys_unique(self) -> Membership:
+        ids = [member.id for member in self.members]
+        if ids != sorted(set(ids)):
+            raise ValueError("members must be listed once each, in ascending order of their ids")
+        prints = [identity.fingerprint(pem) for member in self.members for pem in member.certificates]
+        if len(prints) != len(set(prints)):
+            raise ValueError("two members have the same certificate")
+        return self
+
+    @functools.cached_property
+    def content(self) -> bytes:
+        """What is signed and hashed."""
+        return identity.canonical(self.model_dump(by_alias=True))
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """SHA-256 that every call carries."""
+        return hashlib.sha256(self.content).digest()
+
+    @functools.cached_property
+    def by_fingerprint(self) -> dict[str, Member]:
+        """Members by the fingerprints of the certificates that are good now."""
+        return {identity.fingerprint(pem): member for member in self.members for pem in member.certificates}
+
+    @property
+    def n(self) -> int:
+        """Number of members."""
+        return len(self.members)
+
+    def number(self, id: str) -> int | None:
+        """The rank of an id in the list; None for others."""
+        return next((i for i, member in enumerate(self.members) if member.id == id), None)
+
+    def sign(self, keys: Iterable[Path]) -> str:
+        """The text of a membership.json, signed with admins' keys."""
+        signatures = []
+        for path in keys:
+            key = identity.load_signing_key(path)
+            if identity.public_half(key) not in self.admins:
+                raise ExperimentError(f"{path} is not the key of an admin of this federation")
+            signatures.append({"admin": identity.public_half(key), "signature": key.sign(_SIGNED + self.content).hex()})
+        signed = {"membership": self.model_dump(by_alias=True), "signatures": signatures}
+        return json.dumps(signed, indent=1) + "\n"
+
+
+def load(path: Path, pinned: Sequence[str]) -> Membership:
+    """A membership.json that one of the pinned admins signed; everything else is refused."""
+    try:
+        written = json.loads(path.read_text())
+        membership = Membership.model_validate(written["membership"])
+        signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
+    except OSError as error:
+        raise ExperimentError(
+            f"{path} cannot be read ({error.strerror}); get it from the federation's admin, or make it with:"
+            " facade network build"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise ExperimentError(f"{path} is not a membership list: {said}") from None
+    if not any(
+        admin in pinned and admin in membership.admins and identity.verify(admin, s, _SIGNED + membership.content)
+        for admin, s in signatures
+    ):
+        raise ExperimentError(
+            f"{path} is not signed by an admin that this site knows ({', '.join(k[:16] for k in pinned) or 'none'});"
+            " if the admin has changed, change admins in node.toml"
+        )
+    return membership
+
+
+@dataclass
+class Epochs:
+    """The lists that a node knows, by ascending epoch."""
+
+    known: list[Membership] = field(default_factory=list)
+
+    def add(self, membership: Membership) -> bool:
+        """Take a list; False if it is known already. A later one must begin later."""
+        for other in self.known:
+            if membership.epoch == other.epoch:
+                if membership.digest != other.digest:
+                    raise ExperimentError(
+                        f"there are two different lists for epoch {membership.epoch}; ask the federation's admin"
+                    )
+                return False
+        later = [m for m in self.known if m.epoch > membership.epoch]
+        newest = self.known[-1] if self.known else None
+        if newest and (
+            membership.federation != newest.federation or (not later and membership.first_round <= newest.first_round)
+        ):
+            raise ExperimentError(
+                f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
+                f" '{newest.federation}' from round {membership.first_round}"
+            )
+        self.known = sorted([*self.known, membership], key=lambda m: m.epoch)
+        return True
+
+    def governing(self, round: int) -> Membership:
+        """The list that a round is played by."""
+        return max((m for m in self.known if m.first_round <= round), key=lambda m: m.epoch, default=self.known[0])
+
+    def current(self, round: int) -> list[Membership]:
+        """The lists whose members may call a node that is in `round`: the governing one and later."""
+        now = self.governing(round)
+        return [m for m in self.known if m.epoch >= now.epoch]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an update does to a list."""
+
+    add: Sequence[identity.Join] = ()
+    remove: Sequence[str] = ()
+    rotate: Sequence[identity.Join] = ()
+    """Sites with a new certificate; the old one stays good until the next update that names them not."""
+
+
+def changed(old: Membership, change: Change, first_round: int) -> Membership:
+    """The next epoch."""
+    members = {member.id: member for member in old.members}
+    for id in [*change.remove, *(join.id for join in change.rotate)]:
+        if id not in members:
+            raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
+    if first_round <= old.first_round:
+        raise ExperimentError(
+            f"--from-round {first_round} is not after round {old.first_round}, where this list begins"
+        )
+    for join in change.add:
+        if join.id in members:
+            raise ExperimentError(f"'{join.id}' is a member already; use --rotate to change its certificate")
+    settled = {
+        id: m.model_copy(update={"certificate": m.next_certificate or m.certificate, "next_certificate": ""})
+        for id, m in members.items()
+        if id not in change.remove
+    }
+    for join in change.rotate:
+        settled[join.id] = settled[join.id].model_copy(
+            update={"address": join.address, "next_certificate": join.certificate}
+        )
+    settled |= {join.id: Member(**dataclasses.asdict(join)) for join in change.add}
+    return old.model_copy(
+        update={
+            "epoch": old.epoch + 1,
+            "first_round": first_round,
+            "members": [settled[id] for id in sorted(settled)],
+            "experiment": resized(old.experiment, len(settled)),
+        }
+    )
+
+
+def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:
+    """The experiment for n nodes. Where sites bring their own data, clusters are just their number."""
+    sizes = [int(part) for part in experiment["data"]["clusters"].split(":")]
+    if sum(sizes) == n:
+        return experiment
+    if experiment["data"]["source"] != "given":
+        raise ExperimentError(
+            f"data.clusters = '{experiment['data']['clusters']}' asks for {sum(sizes)} nodes but there are {n} members;"
+            " change data.clusters, or set data.source = 'given' where sites bring their own data"
+        )
+    return experiment | {"data": experiment["data"] | {"clusters": str(n)}}

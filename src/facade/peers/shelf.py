@@ -1,0 +1,117 @@
+"""What a node keeps on disk: its outgoing messages of the last rounds, and checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from facade import tree
+from facade.errors import FacadeError
+from facade.records import RunDirectory
+from facade.store import Store
+from facade.tree import Params
+
+
+class DivergedReplayError(FacadeError):
+    """A round that was played again gave another message than the one that was published."""
+
+
+class Published(NamedTuple):
+    """A message that is ready to be pulled."""
+
+    path: Path
+    total: int
+    digest: bytes
+
+    def chunk(self, offset: int, length: int) -> bytes:
+        """A part of it, read from disk; the file system keeps in memory what is asked for often."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(min(length, self.total - offset))
+
+
+class Outgoing:
+    """The messages of the last `window` rounds. A message is on disk before anybody can pull it."""
+
+    def __init__(self, directory: Path, window: int) -> None:
+        self._store = Store(directory, keep=window)
+        self._ready = threading.Condition()
+        self._published = {
+            saved.number: Published(saved.path, len(saved.content), hashlib.sha256(saved.content).digest())
+            for saved in self._store.newest_first()
+        }
+
+    def commit(self, round: int, content: bytes) -> Published:
+        """Put a round's message on disk and publish it. A message that is there already must be the
+        same: others may have used it."""
+        digest = hashlib.sha256(content).digest()
+        known = self._published.get(round)
+        if known is not None and known.digest != digest:
+            raise DivergedReplayError(
+                f"round {round}, played again, gives another message than the one published before;"
+                " the data, the code or the machine have changed since: restore them, or leave the federation"
+            )
+        made = known or Published(self._store.save(round, content), len(content), digest)
+        with self._ready:
+            self._published[round] = made
+            kept = set(self._store.numbers)
+            self._published = {number: p for number, p in self._published.items() if number in kept}
+            self._ready.notify_all()
+        return made
+
+    def get(self, round: int, seconds: float = 0.0) -> Published | None:
+        """A round's message, waited for that long at most."""
+        with self._ready:
+            if seconds and round > max(self._published, default=-1):
+                self._ready.wait_for(lambda: round <= max(self._published, default=-1), seconds)
+            return self._published.get(round)
+
+    @property
+    def newest(self) -> int:
+        """The last round with a message; -1 if there is none."""
+        with self._ready:
+            return max(self._published, default=-1)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A node at the start of a round."""
+
+    round: int
+    epoch: int
+    state: Params
+    """[1, ...], flat."""
+    ledger: dict[str, Any]
+
+
+class Checkpoints:
+    """The newest three checkpoints of a node."""
+
+    def __init__(self, files: RunDirectory) -> None:
+        self._files = files
+        self._store = Store(files.path / "checkpoints", keep=3)
+
+    def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
+        """Store the state at the start of a round; rows made before it are written."""
+        from safetensors.torch import save
+
+        facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
+        flat = {name: leaf.clone().contiguous() for name, leaf in tree.flatten(state).items()}
+        self._store.save(round, save(flat, {"facade": json.dumps(facts)}))
+
+    def restore(self) -> Saved | None:
+        """The newest one that is whole, with the rows cut back to it."""
+        from safetensors.torch import load
+
+        for saved in self._store.newest_first():
+            size = int.from_bytes(saved.content[:8], "little")
+            facts = json.loads(json.loads(saved.content[8 : 8 + size])["__metadata__"]["facade"])
+            if self._files.length("rows.jsonl") < facts["rows"]:
+                continue
+            self._files.cut("rows.jsonl", facts["rows"])
+            return Saved(facts["round"], facts["epoch"], load(saved.content), facts["ledger"])
+        return None

@@ -1,0 +1,195 @@
+"""One site: its directory, its private node.toml, the data that it brings."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from facade.errors import ExperimentError
+from facade.peers import identity
+from facade.peers.membership import Membership, Schema, load
+
+if TYPE_CHECKING:
+    from facade.data.federation import Federation
+    from facade.setup import Setup
+
+_NAMES = ("algorithm", "model", "topology")
+"""Sections of an experiment whose names may point to code."""
+
+
+class Settings(BaseModel):
+    """node.toml: what concerns this site alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    address: str
+    """Where others reach this site."""
+    listen: str = ""
+    """Where it listens, if that is another address."""
+    admins: list[str] = Field(min_length=1)
+    """Public keys of the admins whose lists this site follows."""
+    allow: list[str] = []
+    """Names package.module:Attribute that an experiment may use here."""
+    metrics_port: int = Field(0, ge=0, lt=65536)
+    """Prometheus metrics on 127.0.0.1; 0 for none."""
+    threads: int = Field(1, ge=0)
+    data: dict[str, Any] = {"source": "experiment"}
+    """This site's own [data]; source = "experiment" for its share of the experiment's own source."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site's directory with everything that must be there before it may start."""
+
+    home: Path
+    settings: Settings
+    tls_key: bytes = field(repr=False)
+    certificate: bytes
+
+    @classmethod
+    def load(cls, home: Path) -> Site:
+        """The site of a directory; ExperimentError if anything is missing or others can read keys."""
+        path = home / "node.toml"
+        try:
+            settings = Settings.model_validate(tomllib.loads(path.read_text()))
+        except OSError as error:
+            raise ExperimentError(f"{path} cannot be read ({error.strerror}); make it with: facade node init") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        key = identity.read_private(home / identity.TLS_KEY)
+        identity.load_signing_key(home / identity.SIGNING_KEY)
+        try:
+            certificate = (home / identity.CERTIFICATE).read_bytes()
+            identity.fingerprint(certificate)
+        except (OSError, ValueError) as error:
+            raise ExperimentError(f"{home / identity.CERTIFICATE} cannot be used: {error}") from None
+        return cls(home, settings, key, certificate)
+
+    @property
+    def run(self) -> Path:
+        """Where the run's files are."""
+        return self.home / "run"
+
+    def membership(self) -> Membership:
+        """The list that the operator put into the directory; it must name this very site."""
+        found = load(self.home / "membership.json", self.settings.admins)
+        me = found.by_fingerprint.get(identity.fingerprint(self.certificate))
+        if me is None or me.id != self.settings.id:
+            raise ExperimentError(
+                f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
+                f" send {self.settings.id}.join to the federation's admin"
+            )
+        return found
+
+
+def set_up(site: Site, membership: Membership) -> Setup:
+    """The parts of a run as this site plays it."""
+    from facade import setup
+    from facade.config import Experiment
+
+    written = membership.experiment
+    refuse_foreign_names(written, site.settings.allow)
+    settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
+    root = site.settings.data.get("root")
+    experiment = Experiment.of(written, [*settings, *([f"data.root={root}"] if root else [])])
+    if experiment.n != membership.n:
+        raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
+    number = membership.number(site.settings.id)
+    if number is None:
+        raise ExperimentError(f"'{site.settings.id}' is no member in epoch {membership.epoch}")
+    return setup.set_up(experiment, _federation(site, membership, experiment, number))
+
+
+def refuse_foreign_names(experiment: Mapping[str, Any], allowed: list[str]) -> None:
+    """A signed experiment must never choose code for others: ExperimentError for every name of a
+    user's own code that node.toml does not allow. Called before anything is looked up."""
+    for path, text in _texts(experiment, ""):
+        if ":" in text and path != "data.clusters" and text not in allowed:
+            raise ExperimentError(
+                f"the experiment names {path} = '{text}', which is code that this site has not allowed;"
+                f' look at it, and add it to node.toml: allow = ["{text}"]'
+            )
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """All texts in nested tables and lists, with their paths; keys count as texts too."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield path, str(key)
+            yield from _texts(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, path)
+
+
+def _federation(site: Site, membership: Membership, experiment: Any, number: int) -> Federation:
+    """This site's data as a federation in which all others hold nothing."""
+    from facade.data.federation import Holdings
+    from facade.data.load import load as load_data
+
+    if site.settings.data.get("source", "experiment") == "experiment":
+        whole = load_data(experiment.data, experiment.seed)
+        described = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
+        if described != membership.schema_:
+            raise ExperimentError("the data of this site are not what the membership list describes (schema)")
+        rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
+        return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
+    return own_federation(site.settings.data, membership.schema_, membership.n, number)
+
+
+def own_federation(written: dict[str, Any], schema: Schema, n: int, number: int) -> Federation:
+    """The data that a site's own node.toml names, classes matched by name."""
+    import numpy as np
+
+    from facade.config import Experiment
+    from facade.data.federation import Dataset, Federation, Holdings
+    from facade.data.named import named
+    from facade.data.sources import SOURCES
+
+    section = {"clusters": "1", "skew": "none"} | written
+    data = Experiment.of({"data": section, "topology": {"name": "complete"}}).data
+    dataset = named("dataset", data.source, SOURCES)(data)
+    if not isinstance(dataset, Dataset):
+        raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
+    unknown = sorted(set(dataset.classes) - set(schema.classes))
+    if unknown:
+        raise ExperimentError(
+            f"this site's data have classes that the federation does not know: {', '.join(unknown)};"
+            f" expected names among: {', '.join(schema.classes)}"
+        )
+    if list(dataset.train.x.shape[1:]) != schema.shape:
+        raise ExperimentError(
+            f"this site's inputs have shape {list(dataset.train.x.shape[1:])}, the federation's {schema.shape}"
+        )
+    train, test = (_renamed(part, dataset.classes, schema.classes) for part in (dataset.train, dataset.test))
+    if not len(train) or not len(test):
+        raise ExperimentError("this site's data have no training or no test samples; both are needed")
+    rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
+    for note in dataset.notes:
+        warnings.warn(note, stacklevel=2)
+    return Federation(
+        Holdings(train, np.arange(n), rows), [test], np.zeros(n, np.int64), schema.classes, schema.mean, schema.std
+    )
+
+
+def _renamed(part: Any, here: list[str], there: list[str]) -> Any:
+    """Labelled samples with class numbers as the federation counts them."""
+    import torch
+
+    from facade.data.federation import Labelled
+
+    numbers = torch.tensor([there.index(name) for name in here], dtype=torch.int64)
+    return Labelled(part.x, numbers[part.y])

@@ -1,0 +1,57 @@
+"""What a site says at the end, and what it would have had alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facade import metrics
+from facade.algorithms.local import Local
+from facade.engine import play
+from facade.learner import one_intra_op_thread
+from facade.peers.outcome import Outcome
+from facade.rows import Row, RowsFile
+from facade.runtimes.scene import Scene, inbox_of
+
+
+def alone(scene: Scene) -> list[list[int]]:
+    """The confusion matrix of this site's model after training alone, on the same batches."""
+    game = play(Local(), scene.shard, scene.plan, scene.setup.federation)
+    with one_intra_op_thread():
+        post = next(game)
+        while True:
+            try:
+                post = game.send(inbox_of(scene.number, post.outbox, {}, False))
+            except StopIteration as end:
+                confusion: list[list[int]] = end.value.rows[-1]["confusion"]
+                return confusion
+
+
+def facts(outcome: Outcome, scene: Scene, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
+    """What site.json holds: counts and the ledger; no data, no weights."""
+    last: dict[str, Row] = {}
+    for row in rows:
+        last[row["kind"]] = row
+    keep = ("round", "confusion", "choice", "bytes")
+    said: dict[str, Any] = {
+        "id": outcome.id,
+        "federation": outcome.federation,
+        "epoch": outcome.epoch,
+        "policy": outcome.policy,
+        "experiment_sha256": outcome.experiment,
+        "algorithm": scene.setup.experiment.algorithm["name"],
+        "classes": scene.membership.schema_.classes,
+        "rounds": scene.plan.rounds,
+        "images": int(sum(len(held) for held in scene.shard.data.rows)),
+        "final": {key: last["final"][key] for key in keep if key in last["final"]},
+        "ledger": outcome.ledger,
+    }
+    if own is not None:
+        said["alone"] = {"confusion": own}
+        said["gain"] = _accuracy(last["final"]["confusion"]) - _accuracy(own)
+    return said
+
+
+def _accuracy(confusion: list[list[int]]) -> float:
+    import numpy as np
+
+    return float(metrics.accuracy(np.array([confusion]))[0])

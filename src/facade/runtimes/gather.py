@@ -1,0 +1,227 @@
+"""Pull the messages of a round: in chunks, from all wanted peers at once, until all have come or the
+waiting policy says to go on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from facade.peers.headers import Kind, Reply, Request, Status
+from facade.peers.journal import Journal, Metrics
+from facade.peers.ledger import Ledger
+from facade.peers.membership import Membership
+from facade.peers.refusals import Reason, RefusedError
+from facade.peers.waiting import Policy, Wait
+from facade.runtimes.rpc import Links, UnreachableError
+from facade.wire import Form, Origin
+
+SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
+MOST_PULLS = 16
+"""Pulls under way at a time."""
+_CALL_SECONDS = 10.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+
+
+class BehindError(Exception):
+    """A peer no longer keeps the round that this node is in; `round` is where it is."""
+
+    def __init__(self, round: int) -> None:
+        super().__init__(f"a peer is in round {round}")
+        self.round = round
+
+
+class Refuse(Protocol):
+    """The algorithm's own check: why a message is unusable, or None."""
+
+    def __call__(self, message: Any) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a round needs."""
+
+    round: int
+    senders: list[int]
+    form: Form
+    refuse: Refuse
+    final: bool = False
+
+
+@dataclass
+class _Pull:
+    """One peer's message, as far as it has come."""
+
+    peer: int
+    stop: threading.Event
+    content: bytearray = field(default_factory=bytearray)
+    announced: tuple[int, bytes] | None = None
+    chunk: int = FIRST_CHUNK
+    retries: int = 0
+    answered: bool = False
+
+
+@dataclass(frozen=True)
+class _News:
+    """How a pull ended."""
+
+    pull: _Pull
+    message: Any = None
+    refusal: RefusedError | None = None
+    behind: int | None = None
+
+
+class Gatherer:
+    """Pulls messages for one node."""
+
+    def __init__(self, links: Links, policy: Policy, ledger: Ledger, journal: Journal, metrics: Metrics) -> None:
+        self._links = links
+        self._policy = policy
+        self._ledger = ledger
+        self._journal = journal
+        self._metrics = metrics
+        self.digests: dict[tuple[str, int], str] = {}
+        """The first digest accepted from each (sender, round) lately; another one is an equivocation."""
+        self.watch: Callable[[], None] = lambda: None
+        """Called now and then while waiting."""
+
+    def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
+        """Messages by sender. RefusedError never leaves: what is refused is missing."""
+        stop, news = threading.Event(), queue.SimpleQueue[_News]()
+        wait = Wait(time.monotonic(), set(ask.senders), len(ask.senders), ask.final)
+        room = threading.Semaphore(MOST_PULLS)
+        pulls = {peer: _Pull(peer, stop) for peer in ask.senders}
+        for pull in pulls.values():
+            work = (membership, own, ask, pull, news, room)
+            threading.Thread(target=self._pull, args=work, name=f"facade-pull-{pull.peer}", daemon=True).start()
+        try:
+            heard = self._await(membership, ask, wait, news)
+        finally:
+            stop.set()
+        missed = set(ask.senders) - heard.keys()
+        self._policy.learn(set(heard), missed, time.monotonic() - wait.started)
+        self._record(membership, ask, pulls, heard)
+        return heard
+
+    def _await(self, membership: Membership, ask: Ask, wait: Wait, news: queue.SimpleQueue[_News]) -> dict[int, Any]:
+        heard: dict[int, Any] = {}
+        while wait.outstanding:
+            left = self._policy.until(wait) - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                told = news.get(timeout=min(left, 0.5))
+            except queue.Empty:
+                self.watch()
+                continue
+            if told.behind is not None:
+                raise BehindError(told.behind)
+            id = membership.members[told.pull.peer].id
+            if told.refusal is not None:
+                self._refused(id, ask.round, told.refusal)
+            else:
+                heard[told.pull.peer] = told.message
+                self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
+            wait.came(told.pull.peer, time.monotonic())
+        return heard
+
+    def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
+        self._ledger.refuse(id, refusal.reason.word)
+        self._metrics.rejected.labels(refusal.reason.word).inc()
+        self._journal.refused(id, refusal.reason.word, details=refusal.details, side="payload", round=round)
+
+    def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], heard: Iterable[int]) -> None:
+        came = set(heard)
+        for peer, pull in pulls.items():
+            entry = self._ledger.of(membership.members[peer].id)
+            entry.retries += pull.retries
+            self._metrics.retries.inc(pull.retries)
+            if peer in came:
+                entry.heard += 1
+                entry.bytes += ask.form.size
+                self._metrics.bytes.inc(ask.form.size)
+            else:
+                entry.late += pull.answered
+                entry.missed += not pull.answered
+                self._metrics.misses.inc()
+        self._metrics.heard.set(len(came))
+        oldest = ask.round - 2 * membership.limits.window
+        self.digests = {key: digest for key, digest in self.digests.items() if key[1] >= oldest}
+
+    def _pull(
+        self,
+        membership: Membership,
+        own: int,
+        ask: Ask,
+        pull: _Pull,
+        news: queue.SimpleQueue[_News],
+        room: threading.Semaphore,
+    ) -> None:
+        """In a thread of its own: fetch, check, tell."""
+        with room:
+            try:
+                content = self._fetch(membership, own, ask, pull)
+                if content is None:
+                    return
+                origin = Origin(membership.digest, pull.peer, ask.round)
+                news.put(_News(pull, self.accept(membership.members[pull.peer].id, origin, ask, content)))
+            except RefusedError as refusal:
+                news.put(_News(pull, refusal=refusal))
+            except BehindError as behind:
+                news.put(_News(pull, behind=behind.round))
+
+    def accept(self, id: str, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
+        """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
+        body, digest = content
+        message = ask.form.unpack(body, digest, origin)
+        why = ask.refuse(message)
+        if why is not None:
+            raise RefusedError(Reason.UNUSABLE, why)
+        first = self.digests.setdefault((id, ask.round), digest.hex())
+        if first != digest.hex():
+            raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
+        return message
+
+    def _fetch(self, membership: Membership, own: int, ask: Ask, pull: _Pull) -> tuple[bytes, bytes] | None:
+        """(bytes, digest) of a whole message; None if the wait was over before."""
+        peer, pause = membership.members[pull.peer], _SHORTEST_PAUSE
+        while not pull.stop.is_set():
+            length = min(pull.chunk, membership.limits.chunk)
+            request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
+            try:
+                reply = self._links.to(peer).call(request, _CALL_SECONDS)
+            except UnreachableError:
+                pull.chunk = max(pull.chunk // 2, SMALLEST_CHUNK)
+                pull.retries += 1
+                pull.stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pull.answered = True
+            if reply.status is Status.GONE:
+                raise BehindError(reply.round)
+            if reply.status is Status.HERE:
+                take(pull, reply, ask.form.size, length)
+                pause = _SHORTEST_PAUSE
+                if len(pull.content) == ask.form.size:
+                    return bytes(pull.content), reply.digest
+                continue
+            pull.retries += reply.status is Status.REFUSED
+            soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
+            pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
+        return None
+
+
+def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
+    """Add a chunk to what has come; RefusedError if it does not belong there."""
+    if reply.total != size:
+        raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
+    if pull.announced not in (None, (reply.total, reply.digest)):
+        raise RefusedError(Reason.EQUIVOCATION, "the digest changed between two chunks")
+    if not 0 < len(reply.chunk) <= min(length, size - len(pull.content)):
+        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {length} were asked for")
+    pull.announced = reply.total, reply.digest
+    pull.content += reply.chunk
+    pull.chunk = min(2 * pull.chunk, 1 << 20)

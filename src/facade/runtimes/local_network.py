@@ -1,0 +1,224 @@
+"""A whole network of real processes on this machine: keys, certificates, a signed list, N sites, and
+at the end one run directory as the simulator writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from facade.config import Experiment
+from facade.errors import FacadeError
+from facade.peers import identity
+from facade.peers.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.identity import Join
+from facade.peers.membership import Limits
+from facade.peers.outcome import Outcome
+from facade.records import RunDirectory, environment, in_order
+from facade.result import Result, judge, summarise
+from facade.rows import Row
+from facade.runtimes.local import Progress, Quiet
+from facade.setup import Setup, set_up
+from facade.tree import Params
+
+PRELOADED = ["facade.runtimes.peer", "safetensors.torch", "sklearn.datasets", "prometheus_client", "cryptography.x509"]
+"""What the fork server loads once, so that a node starts in a moment."""
+
+
+@dataclass(frozen=True)
+class Founded:
+    """The sites of a local network."""
+
+    homes: list[Path]
+    ports: list[socket.socket] = field(repr=False)
+    """Bound, never listening: they keep the sites' ports free for them."""
+
+
+@contextlib.contextmanager
+def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> Iterator[Founded]:
+    """A federation of sites below `base`, each with its share of the experiment's data."""
+    admin = identity.new_signing_key(_made(base) / "admin.key")
+    width = len(str(experiment.n - 1))
+    with contextlib.ExitStack() as stack:
+        ports = [stack.enter_context(_reserved()) for _ in range(experiment.n)]
+        homes, joins = [], []
+        for number, port in enumerate(ports):
+            id = f"n{number:0{width}d}"
+            # Everything here belongs to one person, who wrote the experiment: its names are allowed.
+            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": _own_names(experiment)}
+            new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
+            joins.append(Join.load(found_site(base / id, new)))
+            homes.append(base / id)
+        terms = Terms(experiment.name, [admin], policy, limits)
+        signed = found_federation(joins, experiment, terms).sign([base / "admin.key"])
+        for home in [base, *homes]:
+            (home / "membership.json").write_text(signed)
+        yield Founded(homes, ports)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@contextlib.contextmanager
+def _reserved() -> Iterator[socket.socket]:
+    """A free port, kept while others may share it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder
+
+
+def _own_names(experiment: Experiment) -> list[str]:
+    names = (experiment.algorithm["name"], experiment.model.name, experiment.topology.name, experiment.data.source)
+    others = (experiment.data.partition, experiment.data.skew)
+    return sorted({name for name in (*names, *others) if ":" in name})
+
+
+def site_process(home: str, events: Any) -> None:
+    """The body of a site's process: rows, and then how it ended, as JSON lines through a pipe."""
+    from facade.runtimes.peer import run
+
+    def tell(event: Row) -> None:
+        with contextlib.suppress(OSError):  # nobody may be watching any more
+            events.send_bytes(json.dumps(event).encode())
+
+    try:
+        run(home, shared_port=True, watch=lambda rows: tell({"rows": rows}))
+    except FacadeError as error:
+        tell({"failed": str(error)})
+        raise SystemExit(error.exit_code) from None
+
+
+class Processes:
+    """The sites' processes; none outlives the with-block."""
+
+    def __init__(self, homes: Sequence[Path]) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOADED)
+        self.homes = list(homes)
+        self.running: dict[Path, Any] = {}
+        self.pipes: dict[multiprocessing.connection.Connection, Path] = {}
+
+    def start(self, home: Path, body: Any = site_process, *more: Any) -> Any:
+        """Start, or start again, one site."""
+        receiver, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=body, args=(str(home), sender, *more), daemon=True)
+        process.start()
+        sender.close()
+        self.running[home] = process
+        self.pipes[receiver] = home
+        return process
+
+    def __enter__(self) -> Processes:
+        for home in self.homes:
+            self.start(home)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.terminate()
+        for process in self.running.values():
+            process.join(15)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for pipe in list(self.pipes):
+            pipe.close()
+
+    def events(self) -> Iterator[tuple[Path, Row]]:
+        """What the sites tell, until all have ended."""
+        while self.pipes:
+            for ready in multiprocessing.connection.wait(list(self.pipes)):
+                pipe = next(pipe for pipe in self.pipes if pipe is ready)
+                home = self.pipes[pipe]
+                try:
+                    yield home, json.loads(pipe.recv_bytes())
+                except (EOFError, OSError):
+                    self.pipes.pop(pipe)
+                    pipe.close()
+
+
+def run(
+    experiment: Experiment,
+    out: Path,
+    *,
+    policy: str = "patient",
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run an experiment with one process per node, and write a run directory as the simulator does;
+    the sites' own directories are below its `sites`."""
+    files = RunDirectory(out)
+    files.check(experiment, resume=False)
+    setup = set_up(experiment)
+    progress = progress or Quiet()
+    with files.claimed(), founded(experiment, out / "sites", policy, limits or Limits(linger=10)) as made:
+        files.begin(experiment, setup.federation, environment(1, setup.learner.executor.name))
+        progress.start(experiment, 0)
+        began = time.perf_counter()
+        with Processes(made.homes) as processes:
+            _follow(processes, setup, progress)
+        return _gathered(files, setup, made.homes, progress, time.perf_counter() - began)
+
+
+def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
+    """Show the network's progress until every site has ended; FacadeError if one failed."""
+    waiting: dict[tuple[int, str], list[Row]] = {}
+    for home, event in processes.events():
+        if "failed" in event:
+            raise FacadeError(f"site {home.name} stopped: {event['failed']}")
+        for row in event["rows"]:
+            moment = waiting.setdefault((row["round"], row["kind"]), [])
+            moment.append(row)
+            if len(moment) == setup.federation.n:
+                _tell(progress, setup, in_order(moment))
+    for home, process in processes.running.items():
+        process.join()
+        if process.exitcode:
+            raise FacadeError(f"site {home.name} ended with code {process.exitcode}; see {home}/run/log.jsonl")
+
+
+def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:
+    done, kind = rows[0]["round"], rows[0]["kind"]
+    if kind == "round":
+        progress.round(done, setup.plan.rounds)
+    else:
+        progress.evaluated(done, judge(rows, setup.federation.cluster), kind == "final")
+
+
+def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Progress, seconds: float) -> Result:
+    """The sites' rows, models and hashes as one run."""
+    import hashlib
+
+    import torch
+    from safetensors.torch import load_file
+
+    rows = in_order([row for home in homes for row in RunDirectory(home / "run").rows])
+    files.append("rows.jsonl", rows)
+    each = [load_file(home / "run" / "model.safetensors") for home in homes]
+    models: Params = {name: torch.cat([model[name] for model in each]) for name in sorted(each[0])}
+    outcomes = [outcome for home in homes if (outcome := Outcome.load(home / "run")) is not None]
+
+    def together(parts: list[str]) -> str:
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+    summary = summarise(files.rows, setup.federation.cluster) | {
+        "seconds": seconds,
+        "model_sha256": together([outcome.model_sha256 for outcome in outcomes]),
+        "state_sha256": together([outcome.state_sha256 for outcome in outcomes]),
+        "run_dir": str(files.path),
+        "policy": outcomes[0].policy,
+        "ledger": {outcome.id: outcome.ledger for outcome in outcomes},
+    }
+    files.finish(models, summary)
+    progress.finish(summary)
+    return Result(setup.experiment, files.rows, summary, models, setup.learner, files.path)

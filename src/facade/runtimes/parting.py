@@ -1,0 +1,58 @@
+"""The end of a run among peers: a node that has finished stays until nobody needs it any more."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from facade.peers.headers import Kind, Request, Status
+from facade.peers.membership import Member
+from facade.peers.refusals import RefusedError
+from facade.runtimes.rpc import UnreachableError
+
+if TYPE_CHECKING:
+    from facade.runtimes.peer import Node
+
+_CALL_SECONDS = 2.0
+_PAUSE = 0.2
+
+
+def part(node: Node) -> None:
+    """Tell every peer that this node needs nothing more, and serve until all have said the same.
+
+    A peer that is alive is waited for until the deadline. One that cannot be reached may be starting
+    again and need this node's messages, or may have left: it is waited for only a while.
+    """
+    gate, limits = node.gate, node.membership.limits
+    gate.finished = True
+    gate.round = gate.last_round
+    began = time.monotonic()
+    staying = {m.id: m for m in node.membership.members if m.id != node.site.settings.id}
+    reached = dict.fromkeys(staying, began)
+    while staying:
+        now = time.monotonic()
+        for id, member in list(staying.items()):
+            status = _say_farewell(node, member)
+            if status is not None:
+                reached[id] = now
+            patience = node.policy.patience(node.membership.number(id) or 0)
+            if status is Status.FINISHED or now - reached[id] > patience or now - began > limits.deadline:
+                staying.pop(id)
+        with gate.said:
+            done = [id for id in staying if id in gate.settled]
+            if not done and staying:
+                gate.said.wait(_PAUSE)
+        for id in done:
+            staying.pop(id)
+    node.journal.write("left")
+
+
+def _say_farewell(node: Node, member: Member) -> Status | None:
+    """How a peer answered; None if it did not."""
+    membership = node.membership
+    number = membership.number(node.site.settings.id) or 0
+    request = Request(Kind.FAREWELL, membership.digest, number, node.gate.last_round)
+    try:
+        return node.links.to(member).call(request, _CALL_SECONDS).status
+    except (UnreachableError, RefusedError):
+        return None

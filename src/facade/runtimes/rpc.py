@@ -1,0 +1,175 @@
+"""Calls between peers: gRPC over mutual TLS, synchronous, with threads. Trust is the list of
+certificates; no certificate authority and no host name plays a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from facade.errors import ExperimentError
+from facade.peers import identity
+from facade.peers.gate import Gate
+from facade.peers.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
+from facade.peers.membership import Member
+from facade.peers.refusals import Reason, RefusedError
+
+_SERVICE = "facade.Peer"
+_METHOD = "Call"
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A node's own key and certificate, PEM."""
+
+    key: bytes
+    certificate: bytes
+
+
+class Server:
+    """Answers calls through a gate. The roots it trusts are asked for at every handshake, so a new
+    list works without a restart."""
+
+    def __init__(
+        self, gate: Gate, own: Credentials, listen: str, members: Callable[[], list[Member]], shared: bool
+    ) -> None:
+        self._gate = gate
+        self._own = own
+        self._members = members
+        self._trusted: bytes = b""
+        workers = min(4 + 2 * len(members()), 256)
+        self._pool = ThreadPoolExecutor(workers, "facade-serve")
+        self._server = grpc.server(
+            self._pool,
+            options=[
+                *_KEEPALIVE,
+                ("grpc.max_receive_message_length", LONGEST_REQUEST),
+                ("grpc.max_concurrent_streams", 16),
+                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
+                ("grpc.so_reuseport", int(shared)),
+            ],
+            maximum_concurrent_rpcs=2 * workers,
+        )
+        # No deserialiser: the bytes of a request reach the gate as they are, after the caller is known.
+        handler = grpc.unary_unary_rpc_method_handler(self._call)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+        credentials = grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed, True)
+        try:
+            self.port = self._server.add_secure_port(listen, credentials)
+        except RuntimeError:
+            self._pool.shutdown()
+            raise ExperimentError(f"{listen} cannot be listened on; is another node running there?") from None
+        self._server.start()
+
+    def _configuration(self) -> Any:
+        self._trusted = "".join(pem for member in self._members() for pem in member.certificates).encode()
+        return grpc.ssl_server_certificate_configuration([(self._own.key, self._own.certificate)], self._trusted)
+
+    def _changed(self) -> Any:
+        before = self._trusted
+        made = self._configuration()
+        return None if self._trusted == before else made
+
+    def _call(self, content: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            id = self._gate.admit(_fingerprint(context))
+        except RefusedError as refusal:
+            self._gate.refuse("?", refusal)
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal.reason.word)
+        return self._gate.answer(id, content).packed()
+
+    def stop(self, seconds: float = 2.0) -> None:
+        """Let calls under way end, then free the port."""
+        self._server.stop(seconds).wait()
+        self._pool.shutdown()
+
+
+def _fingerprint(context: grpc.ServicerContext) -> str:
+    """SHA-256 of the certificate that the caller proved to own."""
+    shown = context.auth_context().get("x509_pem_cert")
+    if not shown:
+        raise RefusedError(Reason.STRANGER, "no certificate")
+    try:
+        der = ssl.PEM_cert_to_DER_cert(shown[0].decode("ascii"))
+    except ValueError:
+        raise RefusedError(Reason.STRANGER, "no readable certificate") from None
+    return hashlib.sha256(der).hexdigest()
+
+
+class UnreachableError(Exception):
+    """A call brought no reply."""
+
+
+class Link:
+    """The way to one peer; it connects when it is first used, and again after trouble."""
+
+    def __init__(self, own: Credentials, peer: Member, largest_chunk: int) -> None:
+        credentials = grpc.ssl_channel_credentials("".join(peer.certificates).encode(), own.key, own.certificate)
+        self._channel = grpc.secure_channel(
+            peer.address,
+            credentials,
+            options=[
+                *_KEEPALIVE,
+                ("grpc.ssl_target_name_override", identity.tls_name(peer.id)),
+                ("grpc.max_receive_message_length", largest_chunk + LARGEST_REPLY_HEAD),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 1_000),
+                ("grpc.enable_retries", 0),
+                ("grpc.enable_http_proxy", 0),
+            ],
+        )
+        self._call = self._channel.unary_unary(f"/{_SERVICE}/{_METHOD}")
+
+    def call(self, request: Request, seconds: float) -> Reply:
+        """One question, one answer; UnreachableError if none comes, RefusedError if it is no reply."""
+        try:
+            content = self._call(request.packed(), timeout=seconds)
+        except grpc.RpcError as error:
+            raise UnreachableError(f"{error.code().name}: {error.details()}") from None
+        except ValueError:  # the channel was closed by another thread
+            raise UnreachableError("closed") from None
+        return Reply.parse(content)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+
+class Links:
+    """The ways to all peers, made when they are needed."""
+
+    def __init__(self, own: Credentials, largest_chunk: int) -> None:
+        self._own = own
+        self._largest_chunk = largest_chunk
+        self._links: dict[tuple[str, ...], Link] = {}
+        self._lock = threading.Lock()
+
+    def to(self, peer: Member) -> Link:
+        """The link to a member as the list describes it."""
+        key = (peer.id, peer.address, *peer.certificates)
+        with self._lock:
+            if key not in self._links:
+                self._links[key] = Link(self._own, peer, self._largest_chunk)
+            return self._links[key]
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        with self._lock:
+            for link in self._links.values():
+                link.close()
+            self._links.clear()

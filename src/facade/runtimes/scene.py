@@ -1,0 +1,97 @@
+"""An epoch as one node plays it: its number, its data, its neighbours, who may hear it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from facade import tree
+from facade.engine import Plan, Shard
+from facade.errors import FacadeError
+from facade.messages import EVERYONE, Edges, Inbox
+from facade.peers.membership import Membership
+from facade.peers.shelf import Saved
+from facade.peers.site import Site, set_up
+from facade.setup import Setup
+from facade.topology import Graph
+
+
+class RemovedError(FacadeError):
+    """The site is no longer a member."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What follows from a list for one of its members."""
+
+    membership: Membership
+    setup: Setup
+    shard: Shard
+    number: int
+
+    @classmethod
+    def of(cls, site: Site, membership: Membership) -> Scene:
+        """The scene of a site."""
+        number = membership.number(site.settings.id)
+        if number is None:
+            raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
+        setup = set_up(site, membership)
+        return cls(membership, setup, setup.shard(np.array([number])), number)
+
+    @property
+    def plan(self) -> Plan:
+        """What the run does besides the algorithm."""
+        return self.setup.plan
+
+    @property
+    def others(self) -> list[int]:
+        """All members but this one."""
+        return [i for i in range(self.membership.n) if i != self.number]
+
+    def start(self, saved: Saved | None) -> tuple[int, Any]:
+        """(round, state) to go on from. What an algorithm remembers per member begins anew where
+        the number of members has changed; all else is kept."""
+        fresh = self.setup.algorithm.init(self.shard)
+        if saved is None:
+            return self.membership.first_round, fresh
+        flat = {
+            name: saved.state[name] if name in saved.state and saved.state[name].shape == leaf.shape else leaf
+            for name, leaf in tree.flatten(fresh).items()
+        }
+        return saved.round, tree.unflatten(flat, fresh)
+
+    def neighbours(self, round: int) -> list[int]:
+        """Whom this node hears in a round's graph."""
+        graph = _graph(self, round)
+        return self.others if graph.everyone else graph.sender[graph.receiver == self.number].tolist()
+
+    def entitled(self, round: int, caller: int) -> bool:
+        """Whether a member may have this node's message of a round: a neighbour in the round's graph;
+        where the algorithm says so, and in the final exchange, any member."""
+        if self.setup.algorithm.audience == "members" or round == self.plan.rounds:
+            return True
+        graph = _graph(self, round)
+        return graph.everyone or bool(((graph.receiver == caller) & (graph.sender == self.number)).any())
+
+
+@functools.lru_cache(maxsize=64)
+def _graph(scene: Scene, round: int) -> Graph:
+    return scene.plan.graph(scene.membership.n, scene.setup.experiment.seed, round)
+
+
+def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:
+    """An inbox with one's own message [1, ...] and those heard, in ascending order of their senders."""
+    pool = {number: own, **heard}
+    senders = sorted(pool)
+    rows = [row for row, sender in enumerate(senders) if sender != number]
+    edges = Edges(torch.zeros(len(rows), dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
+    return Inbox(
+        tree.concat([pool[sender] for sender in senders]),
+        torch.tensor(senders),
+        torch.tensor([senders.index(number)]),
+        EVERYONE if everyone else edges,
+    )
