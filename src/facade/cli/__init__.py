@@ -16,7 +16,7 @@ import typer
 
 from facade.cli import bench as benching
 from facade.cli import check as checking
-from facade.cli import data
+from facade.cli import data, network, node
 from facade.cli import export as exporting
 from facade.cli import paper as papering
 from facade.cli import report as reporting
@@ -104,11 +104,11 @@ def demo(
         highlight=False,
     )
     results = _run_all(experiments, base)
-    _print_results(results)
+    print_results(results)
     _print_demo_verdict(results, base)
     _leave_demo_report(base)
     if as_json:
-        _print_json(results, base)
+        print_json(results, base)
 
 
 @app.command()
@@ -136,10 +136,10 @@ def run(
     name = described.algorithm["name"]
     directory = out_dir or _directory(described, resume)
     results = {name: _run_one(described, directory, resume, track or [])}
-    _print_results(results)
+    print_results(results)
     out.print(f"\nWritten to {directory}", highlight=False)
     if as_json:
-        _print_json(results, directory)
+        print_json(results, directory)
 
 
 @app.command("list")
@@ -197,7 +197,8 @@ def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result
         return {name: run_locally(e, base / name, progress=progress) for name, e in experiments.items()}
 
 
-def _print_results(results: dict[str, Result]) -> None:
+def print_results(results: dict[str, Result]) -> None:
+    """The table of runs, and of those with heads who chose which."""
     from facade.cli.display import head_strip, results_table, settlement
 
     first = next(iter(results.values()))
@@ -248,7 +249,8 @@ def _leave_demo_report(base: Path) -> None:
     reporting.leave_report(load_all([base]), base)
 
 
-def _print_json(results: dict[str, Result], base: Path) -> None:
+def print_json(results: dict[str, Result], base: Path) -> None:
+    """All summaries in one line."""
     summaries = {name: result.summary for name, result in results.items()}
     print(json.dumps({"run_dir": str(base), "algorithms": summaries}))
 
@@ -262,3 +264,5 @@ app.command()(benching.bench)
 app.command()(reporting.report)
 app.command()(papering.paper)
 app.add_typer(data.app, name="data")
+app.add_typer(network.app, name="network")
+app.add_typer(node.app, name="node")

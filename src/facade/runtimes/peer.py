@@ -7,14 +7,17 @@ was killed starts again from its newest checkpoint and plays to the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 from facade import store, tree
+from facade.checkpoint import Bell
 from facade.engine import Played, play, turn_of
+from facade.errors import StoppedError
 from facade.learner import one_intra_op_thread
 from facade.messages import Everyone, Inbox, Post
 from facade.peers import identity
@@ -37,6 +40,26 @@ from facade.wire import Form, Origin, pack
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
+
+
+class LeftError(StoppedError):
+    """Somebody asked the node to leave; it can come back any time."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message, signal)
+        self.exit_code = 0
+
+
+@contextlib.contextmanager
+def leaving_on_signals() -> Iterator[None]:
+    """Inside the with-block, SIGTERM and SIGINT raise LeftError at once: whatever is on disk is whole
+    at any moment, and a round that was begun is played again."""
+
+    def leave(number: int) -> None:
+        raise LeftError("left in good order; to come back: facade node up", number)
+
+    with Bell().listening(leave):
+        yield
 
 
 class _NextEpochError(Exception):

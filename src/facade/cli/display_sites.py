@@ -1,0 +1,30 @@
+"""The table of `facade report`: one line per site."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from facade.cli.console import out
+
+
+def print_sites(found: dict[str, Any]) -> None:
+    """Accuracy, gain and participation of every site, then what they have in common."""
+    table = Table(title=f"{found['federation']}: {found['algorithm']}, policy {found['policy']}", title_justify="left")
+    table.box, table.padding, table.pad_edge = None, (0, 2, 0, 0), False
+    for heading in ("site", "accuracy %", "gain over alone", "head", "images", "not heard in time"):
+        table.add_column(heading, justify="left" if heading in ("site", "not heard in time") else "right")
+    for site in found["sites"]:
+        gain = "-" if site["gain"] is None else f"{100 * site['gain']:+.1f}"
+        head = "-" if site["choice"] is None else str(site["choice"])
+        missed = ", ".join(f"{id} {count}x" for id, count in site["missed"].items()) or "-"
+        table.add_row(site["id"], f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), missed)
+    out.print(table)
+    out.print(
+        f"\nmean {100 * found['mean']:.1f} %, worst site {100 * found['worst']:.1f} %,"
+        f" spread {100 * found['spread']:.1f} points",
+        highlight=False,
+    )
+    if found["losers"]:
+        out.print(f"worse off than alone: {', '.join(found['losers'])}", highlight=False)

@@ -1,0 +1,173 @@
+"""`facade network`: found a permissioned network, change it, or try one on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from facade.cli.console import err, out
+from facade.cli.node import need_extra
+from facade.errors import ExperimentError
+
+app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
+
+Key = Annotated[list[Path], typer.Option(help="An admin's key. Repeatable.")]
+List = Annotated[Path, typer.Option("--output", "-o", help="Where to write the signed list.")]
+
+
+@app.command()
+def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the key.")]) -> None:
+    """Make an admin's key; sites name its public half at `facade node init --admin`."""
+    need_extra()
+    from facade.peers.identity import new_signing_key
+
+    public = new_signing_key(output)
+    out.print(f"Written: {output} (keep it private). Its public half, for the sites:", highlight=False)
+    print(public)
+
+
+@app.command()
+def build(
+    joins: Annotated[list[Path], typer.Argument(help="The sites' .join files.")],
+    experiment: Annotated[Path, typer.Option(help="The experiment, a TOML file.")],
+    key: Key,
+    output: List = Path("membership.json"),
+    policy: Annotated[str, typer.Option(help="How to wait for peers: brisk or patient.")] = "brisk",
+    schema: Annotated[Path | None, typer.Option(help="JSON: classes, shape, mean, std of the sites' data.")] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
+) -> None:
+    """Make the signed list of a new federation from the sites' .join files."""
+    need_extra()
+    from facade import store
+    from facade.config import Experiment
+    from facade.peers import identity
+    from facade.peers.founding import Terms, found_federation
+    from facade.peers.membership import Schema
+
+    described = Experiment.load(experiment, [f"data.clusters={len(joins)}"] if _brings_own(experiment) else [])
+    public = [identity.public_half(identity.load_signing_key(path)) for path in key]
+    look = None if schema is None else _checked(Schema, json.loads(schema.read_text()), "--schema")
+    terms = Terms(described.name, public, _policy(policy), limits_of(limit or []), look)
+    made = found_federation([identity.Join.load(path) for path in joins], described, terms)
+    store.replace(output, made.sign(key).encode())
+    out.print(
+        f"Written: {output}, {made.n} members, digest {made.digest.hex()[:16]}."
+        " Every site puts it beside its node.toml.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _brings_own(experiment: Path) -> bool:
+    from facade.config import Experiment
+
+    return Experiment.load(experiment).data.source == "given"
+
+
+def _policy(name: str) -> str:
+    from facade.names import look_up
+
+    return look_up("policy", name, {"brisk": "brisk", "patient": "patient"})
+
+
+def limits_of(written: list[str]) -> Any:
+    """Limits from NAME=VALUE texts."""
+    from facade.peers.membership import Limits
+
+    pairs = [text.partition("=") for text in written]
+    return _checked(Limits, {name: value for name, _, value in pairs}, "--limit")
+
+
+def _checked(kind: Any, written: Any, option: str) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(written)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ExperimentError(f"{option}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+@app.command()
+def update(
+    membership: Annotated[Path, typer.Argument(help="The list in force.")],
+    key: Key,
+    from_round: Annotated[int, typer.Option(min=1, help="The first round that is played by the new list.")],
+    add: Annotated[list[Path] | None, typer.Option(help="A new site's .join file. Repeatable.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="The id of a site that goes. Repeatable.")] = None,
+    rotate: Annotated[list[Path] | None, typer.Option(help="A .join file with a new certificate. Repeatable.")] = None,
+    output: List = Path("membership.json"),
+) -> None:
+    """Make the next epoch's list: add, remove, or change certificates, from a round on."""
+    need_extra()
+    from facade import store
+    from facade.peers import identity
+    from facade.peers.membership import Change, changed, load
+
+    if not (add or remove or rotate):
+        raise ExperimentError("nothing to change; give --add, --remove or --rotate")
+    public = [identity.public_half(identity.load_signing_key(path)) for path in key]
+    joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
+    made = changed(load(membership, public), Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    store.replace(output, made.sign(key).encode())
+    out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", highlight=False)
+
+
+@app.command()
+def up(
+    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    local: Annotated[int, typer.Option(min=2, help="How many sites, each a process on this machine.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value, over the file. Repeatable.")
+    ] = None,
+    policy: Annotated[str, typer.Option(help="How to wait for peers: patient or brisk.")] = "patient",
+    limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Directory for the run; new or empty.", show_default="below runs/")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+) -> None:
+    """Run an experiment with real processes, keys and certificates on this machine."""
+    need_extra()
+    from facade import cli
+    from facade.cli.display import RunProgress
+    from facade.config import Experiment
+    from facade.runtimes.local_network import run
+
+    described = Experiment.load(experiment, settings or ())
+    if described.n != local:
+        raise ExperimentError(
+            f"--local {local} but data.clusters = '{described.data.clusters}' asks for {described.n} nodes;"
+            f" give --local {described.n} or --set data.clusters=..."
+        )
+    directory = out_dir or cli.fresh_directory(f"{described.name}-network-seed{described.seed}")
+    limits = limits_of(["linger=10", *(limit or [])])
+    with RunProgress(err, described.data.sizes) as progress:
+        result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
+    cli.print_results({described.algorithm["name"]: result})
+    out.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", highlight=False)
+    if as_json:
+        cli.print_json({described.algorithm["name"]: result}, directory)
+
+
+def report(
+    sites: Annotated[list[Path], typer.Argument(help="The site.json files that sites wrote at the end.")],
+    membership: Annotated[Path | None, typer.Option(help="Check that members of this list signed them.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
+) -> None:
+    """Fairness across sites, from their signed site.json files: no data and no weights are needed."""
+    need_extra()
+    from facade.cli.display_sites import print_sites
+    from facade.peers.across import across
+
+    found = across(sites, membership)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        print_sites(found)
+
+
+app.command("report")(report)

@@ -1,0 +1,129 @@
+"""`facade node`: one site of a permissioned network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facade.cli.console import err, out
+from facade.errors import ExperimentError
+
+app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
+
+Home = Annotated[Path, typer.Option(help="The site's directory.")]
+
+
+def need_extra() -> None:
+    """Refuse politely where the peer runtime's libraries are not installed."""
+    from importlib.util import find_spec
+
+    if not all(find_spec(name) for name in ("grpc", "cryptography", "prometheus_client")):
+        raise ExperimentError("the peer runtime needs an extra: pip install 'facade-dl[peer]'")
+
+
+@app.command()
+def init(
+    id: Annotated[str, typer.Option(help="A short name, such as h07; it decides the site's place in the list.")],
+    address: Annotated[str, typer.Option(help="host:port where the other sites reach this one.")],
+    admin: Annotated[list[str], typer.Option(help="Public key of an admin whose lists to follow. Repeatable.")],
+    home: Home = Path("."),
+    listen: Annotated[str, typer.Option(help="host:port to listen on, if it is another one.")] = "",
+    days: Annotated[int, typer.Option(min=1, help="How long the certificate is good.")] = 365,
+) -> None:
+    """Make this site's keys (they never leave it), node.toml, and the .join file for the admin."""
+    need_extra()
+    from facade.peers.founding import NewSite, found_site
+
+    extra = {"listen": listen} if listen else {}
+    join = found_site(home, NewSite(id, address, admin, extra, days))
+    out.print(
+        f"Written: {join}. Send it to the federation's admin; it holds nothing secret.\n"
+        f"Then say in {home / 'node.toml'} where this site's data are, and put membership.json beside it.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def rotate(
+    home: Home = Path("."),
+    days: Annotated[int, typer.Option(min=1, help="How long the new certificate is good.")] = 365,
+    finish: Annotated[bool, typer.Option("--finish", help="Use the new one from the next start on.")] = False,
+) -> None:
+    """Make a new TLS key and certificate, to be listed by `facade network update --rotate`."""
+    need_extra()
+    from facade.peers.founding import finish_rotation, rotate_site
+    from facade.peers.site import Site
+
+    id = Site.load(home).settings.id
+    if finish:
+        finish_rotation(home, id)
+        out.print("The new certificate is in place; start the node again.", highlight=False)
+    else:
+        out.print(f"Written: {rotate_site(home, id, days)}. Send it to the federation's admin.", highlight=False)
+
+
+@app.command()
+def up(
+    home: Home = Path("."),
+    baseline: Annotated[bool, typer.Option("--baseline", help="Also train a model alone, to see the gain.")] = False,
+) -> None:
+    """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
+    need_extra()
+    from facade.runtimes.peer import leaving_on_signals, run
+
+    def show(rows: list[dict[str, object]]) -> None:
+        for row in rows:
+            if row["kind"] == "round":
+                err.print(f"round {row['round']}  {row['bytes']} bytes heard", highlight=False)
+
+    with leaving_on_signals():
+        outcome = run(home, baseline=baseline, watch=show)
+    out.print(f"Finished as '{outcome.id}'. Written to {home / 'run'}; site.json is for the others.", highlight=False)
+
+
+@app.command()
+def doctor(
+    home: Home = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+) -> None:
+    """Check everything that a start needs: keys, list, names, data, disk, and every peer's reachability."""
+    need_extra()
+    from facade.runtimes.doctor import examine
+
+    findings = examine(home)
+    for finding in findings:
+        mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
+        out.print(f"{mark:>8}  {finding.says}", style=style, highlight=False, markup=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps([finding._asdict() for finding in findings]))
+    if not all(finding.good for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    home: Home = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
+) -> None:
+    """Where this site is, and whom it has heard."""
+    path = home / "run" / "status.json"
+    try:
+        facts = json.loads(path.read_text())
+    except (OSError, ValueError):
+        raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
+    finished = (home / "run" / "outcome.json").exists()
+    if as_json:
+        print(json.dumps(facts | {"finished": finished}))
+        return
+    where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
+    out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}", highlight=False)
+    for id, entry in facts["ledger"].items():
+        refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
+        out.print(
+            f"  {id:>8}  heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}{refused}",
+            highlight=False,
+        )

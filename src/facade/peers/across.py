@@ -1,0 +1,56 @@
+"""Fairness across sites, from their signed site.json files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from facade import metrics
+from facade.errors import ExperimentError
+from facade.peers.membership import Membership
+from facade.peers.outcome import read_site
+
+
+def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
+    """Accuracy of every site and its gain over training alone; mean, worst, spread; groups by head."""
+    found = [read_site(path, _listed(membership)) for path in paths]
+    runs = {(site["federation"], site["experiment_sha256"]) for site in found}
+    if len(runs) > 1:
+        raise ExperimentError("these files come from different federations or experiments; compare one at a time")
+    confusion = np.array([site["final"]["confusion"] for site in found], dtype=np.int64)
+    accuracy = metrics.accuracy(confusion)
+    sites = [
+        {
+            "id": site["id"],
+            "accuracy": float(accuracy[i]),
+            "gain": site.get("gain"),
+            "choice": site["final"].get("choice"),
+            "images": site["images"],
+            "missed": {id: e["late"] + e["missed"] for id, e in site["ledger"].items() if e["late"] + e["missed"]},
+        }
+        for i, site in enumerate(found)
+    ]
+    return {
+        "federation": found[0]["federation"],
+        "algorithm": found[0]["algorithm"],
+        "policy": found[0]["policy"],
+        "sites": sorted(sites, key=lambda site: str(site["id"])),
+        "mean": float(accuracy.mean()),
+        "worst": float(accuracy.min()),
+        "spread": float(accuracy.max() - accuracy.min()),
+        "losers": sorted(site["id"] for site in found if site.get("gain") is not None and site["gain"] < 0),
+    }
+
+
+def _listed(path: Path | None) -> Membership | None:
+    """The list whose keys site files are checked against; whoever gives it vouches for it."""
+    if path is None:
+        return None
+    try:
+        return Membership.model_validate(json.loads(path.read_text())["membership"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExperimentError(f"{path} is not a membership list ({error})") from None

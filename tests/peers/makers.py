@@ -1,0 +1,101 @@
+"""Small federations, and the bodies of site processes that misbehave on purpose."""
+
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from facade import Experiment
+from facade.peers import identity
+from facade.peers.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.gate import Gate
+from facade.peers.identity import Join
+from facade.peers.journal import Journal, Metrics
+from facade.peers.membership import Epochs, Limits, Membership, Schema
+from facade.peers.shelf import Outgoing
+from facade.runtimes.local_network import site_process
+from results.killing import Lines
+
+TINY = {
+    "name": "tiny",
+    "data": {"source": "digits", "clusters": "6:2"},
+    "algorithm": {"name": "facade", "warmup": 1},
+    "training": {"rounds": 5, "steps": 2},
+    "evaluation": {"every": 5},
+    "runtime": {"threads": 1},
+}
+QUICK = Limits(deadline=90, linger=4)
+SCHEMA = Schema(classes=["0", "1"], shape=[1, 8, 8], mean=[0.5], std=[0.5])
+
+
+def tiny(*settings):
+    return Experiment.of(TINY, settings)
+
+
+@dataclass
+class Federation:
+    """Keys and a list for sites a, b, c, ... with nothing running."""
+
+    base: Path
+    admin: Path
+    membership: Membership
+
+    def home(self, id):
+        return self.base / id
+
+    def key(self, id):
+        return (self.home(id) / identity.TLS_KEY).read_bytes()
+
+    def certificate(self, id):
+        return (self.home(id) / identity.CERTIFICATE).read_bytes()
+
+    def join(self, id):
+        return Join.load(self.home(id) / f"{id}.join")
+
+
+def federation(base, ids="abc", **terms):
+    admin = base / "admin.key"
+    public = identity.new_signing_key(admin)
+    joins = [Join.load(found_site(base / id, NewSite(id, f"127.0.0.1:{7000 + i}", [public]))) for i, id in enumerate(ids)]
+    given = tiny("data.source=given", f"data.clusters={len(ids)}", "topology.degree=2", "data.skew=none")
+    made = found_federation(joins, given, Terms("test", [public], schema=SCHEMA, **terms))
+    for id in ids:
+        (base / id / "membership.json").write_text(made.sign([admin]))
+    return Federation(base, admin, made)
+
+
+def gate(made, path, message=b"x" * 1000, last_round=10):
+    """Site a's gate, with one message of round 0 on its shelf; everybody is entitled but c."""
+    outgoing = Outgoing(path / "outgoing", 8)
+    outgoing.commit(0, message)
+    epochs = Epochs([made.membership])
+    return Gate(epochs, outgoing, lambda round, caller: caller != 2, last_round, 1 << 20, Journal(path / "log.jsonl"), Metrics(0))
+
+
+KILLED_FILES = ("store.py", "shelf.py", "runtimes/peer.py", "gather.py", "wire.py", "scene.py", "parting.py")
+
+
+def dies_at_line(home, events, last):
+    """A site that is no more when its main thread has executed so many lines of the runtime."""
+    sys.settrace(Lines(KILLED_FILES, last).trace)
+    site_process(home, events)
+
+
+def slow(home, events, seconds):
+    """A site whose training takes that much longer."""
+    from facade.learner import Learner
+
+    fit = Learner.fit
+
+    def slowly(self, *args, **kwargs):
+        threading.Event().wait(seconds)
+        return fit(self, *args, **kwargs)
+
+    Learner.fit = slowly
+    site_process(home, events)
+
+
+def rss():
+    """Bytes of memory this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

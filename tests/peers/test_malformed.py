@@ -1,0 +1,184 @@
+"""Ten thousand malformed messages per layer, from a member: none is used, none does harm."""
+
+import hashlib
+import struct
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from facade import wire
+from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
+from facade.peers.refusals import Reason, RefusedError
+from facade.runtimes.gather import Ask, Gatherer, _Pull, take
+from facade.wire import Form, Origin, pack
+from peers.makers import federation, gate, rss
+
+MANY = 10_000
+ORIGIN = Origin(b"m" * 32, 1, 7)
+
+
+def message(choice=1, scale=1.0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(5)
+    core = {"a": torch.randn(1, 30, 20, generator=generator, dtype=dtype) * scale}
+    return {"core": core, "head": {"b": torch.randn(1, 20, 10, generator=generator)}, "choice": torch.tensor([choice])}
+
+
+def refuse(received):
+    return None if 0 <= int(received["choice"]) < 2 else "no such head"
+
+
+def mutated(content, random):
+    """Bytes that differ from the content: flipped, cut, lengthened, moved, overwritten."""
+    changed = bytearray(content)
+    kind = random.integers(5)
+    at = int(random.integers(len(changed)))
+    if kind == 0:
+        changed[at] ^= int(random.integers(1, 256))
+    elif kind == 1:
+        del changed[at:]
+    elif kind == 2:
+        changed[at:at] = random.bytes(int(random.integers(1, 40)))
+    elif kind == 3:
+        changed[at : at + 8] = struct.pack("<d", np.nan)
+    else:
+        changed[at : at + 16] = random.bytes(16)
+    return bytes(changed)
+
+
+def gatherer():
+    return Gatherer(None, None, None, None, None)
+
+
+def test_mutated_payloads_are_all_refused_for_a_reason():
+    content = pack(ORIGIN, message())
+    digest = hashlib.sha256(content).digest()
+    ask, hearer = Ask(7, [1], Form(message()), refuse), gatherer()
+    random, reasons, before = np.random.default_rng(1), Counter(), rss()
+    for _ in range(MANY):
+        changed = mutated(content, random)
+        if changed == content:
+            continue
+        with pytest.raises(RefusedError) as refused:
+            hearer.accept("b", ORIGIN, ask, (changed, digest))
+        reasons[refused.value.reason] += 1
+    assert set(reasons) == {Reason.WRONG_SIZE, Reason.WRONG_DIGEST}
+    assert rss() - before < 20e6
+    assert hearer.accept("b", ORIGIN, ask, (content, digest))["choice"] == 1
+
+
+def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their_form():
+    content, random = pack(ORIGIN, message()), np.random.default_rng(2)
+    form, outcomes, before = Form(message()), Counter(), rss()
+    for _ in range(MANY):
+        changed = mutated(content, random)
+        try:
+            received = form.unpack(changed, hashlib.sha256(changed).digest(), ORIGIN)
+        except RefusedError as refused:
+            outcomes[refused.reason] += 1
+        else:  # other finite weights of the right form: poisoning, which no check of form can see
+            assert received["core"]["a"].shape == (1, 30, 20)
+            assert torch.isfinite(received["core"]["a"]).all()
+            outcomes["other weights"] += 1
+    assert outcomes[Reason.WRONG_SIZE] and outcomes[Reason.NOT_FINITE] and outcomes[Reason.TOO_LARGE]
+    assert rss() - before < 20e6
+
+
+def consistent(content, origin=ORIGIN):
+    return content, hashlib.sha256(content).digest(), origin
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (lambda: pack(ORIGIN, message(dtype=torch.float64)), Reason.WRONG_SIZE),
+        (lambda: pack(ORIGIN, {"head": message()["head"], **message()}), None),
+        (lambda: pack(ORIGIN, {**message(), "core": {"a": torch.randn(1, 20, 30)}}), Reason.WRONG_HEADER),
+        (lambda: pack(ORIGIN, {**message(), "core": {"z": torch.randn(1, 30, 20)}}), Reason.WRONG_HEADER),
+        (lambda: pack(ORIGIN, message(scale=torch.nan)), Reason.NOT_FINITE),
+        (lambda: pack(ORIGIN, message(scale=torch.inf)), Reason.NOT_FINITE),
+        (lambda: pack(ORIGIN, message(scale=1e3)), Reason.TOO_LARGE),
+        (lambda: pack(ORIGIN, message(choice=2)), Reason.UNUSABLE),
+        (lambda: pack(ORIGIN, message(choice=-1)), Reason.UNUSABLE),
+        (lambda: pack(Origin(b"m" * 32, 1, 6), message()), Reason.OTHER_ROUND),
+        (lambda: pack(Origin(b"m" * 32, 2, 7), message()), Reason.OTHER_SENDER),
+        (lambda: pack(Origin(b"o" * 32, 1, 7), message()), Reason.OTHER_FEDERATION),
+        (lambda: pack(ORIGIN, message()) + b"more", Reason.WRONG_SIZE),
+    ],
+)
+def test_each_consistent_mistake_has_its_own_reason(sent, reason):
+    content = sent()
+    ask = Ask(7, [1], Form(message()), refuse)
+    if reason is None:
+        gatherer().accept("b", ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+        return
+    with pytest.raises(RefusedError) as refused:
+        gatherer().accept("b", ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+    assert refused.value.reason == reason
+
+
+def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
+    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse)
+    first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
+    hearer.accept("b", ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+    with pytest.raises(RefusedError) as refused:
+        hearer.accept("b", ORIGIN, ask, (second, hashlib.sha256(second).digest()))
+    assert refused.value.reason == Reason.EQUIVOCATION
+    assert hearer.digests["b", 7] == hashlib.sha256(first).hexdigest()
+    hearer.accept("b", ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+
+
+def test_mutated_replies_are_refused_or_say_nothing_new():
+    chunk = b"c" * 500
+    whole = Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=chunk)
+    random, outcomes, before = np.random.default_rng(3), Counter(), rss()
+    for _ in range(MANY):
+        pull = _Pull(1, None, bytearray(500), (1000, b"d" * 32))
+        try:
+            reply = Reply.parse(mutated(whole.packed(), random))
+            if reply.status is Status.HERE:
+                take(pull, reply, 1000, 500)
+                outcomes["taken"] += 1  # its bytes still face the digest
+                assert len(pull.content) <= 1000
+        except RefusedError as refused:
+            outcomes[refused.reason] += 1
+    assert {Reason.MALFORMED_REPLY, Reason.WRONG_SIZE, Reason.EQUIVOCATION} <= set(outcomes)
+    assert rss() - before < 20e6
+
+
+def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anything_is_kept():
+    pull = _Pull(1, None)
+    with pytest.raises(RefusedError, match="wrong-size"):
+        take(pull, Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
+    assert not pull.content
+
+
+def test_mutated_requests_of_a_member_are_refused_or_honest(tmp_path):
+    made = federation(tmp_path)
+    door = gate(made, tmp_path)
+    good = Request(Kind.PULL, made.membership.digest, 1, 0, 0, 100)
+    assert door.answer("b", good.packed()).status is Status.HERE
+    random, outcomes, before = np.random.default_rng(4), Counter(), rss()
+    door.outgoing.get = lambda round, seconds=0.0, get=door.outgoing.get: get(round)  # no need to wait for rounds
+    for _ in range(MANY):
+        changed = mutated(good.packed(), random)
+        reply = door.answer("b", changed)
+        outcomes[reply.reason] += 1
+        if reply.status is Status.HERE:
+            asked = Request.parse(changed)
+            assert (asked.caller, asked.membership, asked.round) == (1, made.membership.digest, 0)
+    assert {Reason.MALFORMED_REQUEST, Reason.OTHER_MEMBERSHIP, Reason.OTHER_IDENTITY} <= set(outcomes)
+    assert {Reason.NO_SUCH_ROUND, Reason.NO_SUCH_CHUNK} <= set(outcomes)
+    assert sum(door.journal.refusals.values()) == sum(n for reason, n in outcomes.items() if reason)
+    assert rss() - before < 20e6
+    assert door.answer("b", b"x" * (LONGEST_REQUEST + 1)).reason is Reason.TOO_LONG
+    door.journal.close()
+
+
+def test_a_message_survives_the_wire_to_the_bit():
+    sent = message()
+    content = pack(ORIGIN, sent)
+    received = Form(sent).unpack(content, hashlib.sha256(content).digest(), ORIGIN)
+    assert torch.equal(received["core"]["a"], sent["core"]["a"])
+    assert wire.pack(ORIGIN, {})  # an algorithm that sends nothing
