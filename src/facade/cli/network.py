@@ -47,7 +47,7 @@ def build(
     from facade.peers.founding import Terms, found_federation
     from facade.peers.membership import Schema
 
-    described = Experiment.load(experiment, [f"data.clusters={len(joins)}"] if _brings_own(experiment) else [])
+    described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     look = None if schema is None else _checked(Schema, json.loads(schema.read_text()), "--schema")
     terms = Terms(described.name, public, _policy(policy), limits_of(limit or []), look)
