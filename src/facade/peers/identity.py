@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,9 @@ def new_certificate(name: str, days: int, starts: datetime.datetime | None = Non
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    # TLS looks trusted certificates up by subject: two of one site must differ in it to be good side by side.
+    distinct = x509.NameAttribute(NameOID.SERIAL_NUMBER, secrets.token_hex(8))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name), distinct])
     start = starts or datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
     uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (

@@ -227,14 +227,13 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
             update={"address": join.address, "next_certificate": join.certificate}
         )
     settled |= {join.id: Member(**dataclasses.asdict(join)) for join in change.add}
-    return old.model_copy(
-        update={
-            "epoch": old.epoch + 1,
-            "first_round": first_round,
-            "members": [settled[id] for id in sorted(settled)],
-            "experiment": resized(old.experiment, len(settled)),
-        }
-    )
+    update = {
+        "epoch": old.epoch + 1,
+        "first_round": first_round,
+        "members": [settled[id].model_dump() for id in sorted(settled)],
+        "experiment": resized(old.experiment, len(settled)),
+    }
+    return Membership.model_validate(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
 
 
 def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""What must never be in the runtime, and what must be there before it starts."""
+
+import ast
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import facade
+from facade.errors import ExperimentError
+from facade.peers import identity
+from facade.peers.across import across
+from facade.peers.membership import Change, Epochs, Limits, changed, load
+from facade.peers.outcome import write_site
+from facade.peers.shelf import DivergedReplayError, Outgoing
+from facade.peers.site import Site, refuse_foreign_names, set_up
+from facade.peers.waiting import Brisk, Patient, Wait
+from facade.runtimes.peer import Node
+from peers.makers import federation, tiny
+
+SOURCE = Path(facade.__file__).parent
+RUNTIME = [*(SOURCE / "peers").glob("*.py"), *(SOURCE / "runtimes").glob("*.py"), SOURCE / "wire.py", SOURCE / "store.py"]
+BANNED_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "_pickle", "jsonpickle", "joblib"}
+BANNED_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "yaml.load", "torch.save", "np.load", "numpy.load"}
+
+
+@pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)
+def test_nothing_in_the_runtime_can_turn_bytes_into_code(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert not {alias.name.split(".")[0] for alias in node.names} & BANNED_MODULES
+        elif isinstance(node, ast.ImportFrom):
+            assert (node.module or "").split(".")[0] not in BANNED_MODULES
+            assert not {f"{node.module}.{alias.name}" for alias in node.names} & BANNED_CALLS
+        elif isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in BANNED_CALLS
+
+
+@pytest.mark.parametrize("missing", ["tls.key", "signing.key", "certificate.pem", "node.toml", "membership.json"])
+def test_without_a_key_or_a_list_nothing_starts(missing, tmp_path):
+    made = federation(tmp_path)
+    (made.home("a") / missing).unlink()
+    with pytest.raises(ExperimentError, match=missing.split(".")[0]):
+        Node(Site.load(made.home("a")))
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path):
+    made = federation(tmp_path)
+    os.chmod(made.home("a") / "tls.key", 0o644)
+    with pytest.raises(ExperimentError, match="chmod 600"):
+        Site.load(made.home("a"))
+
+
+def test_keys_are_private_from_the_first_moment(tmp_path):
+    made = federation(tmp_path)
+    for name in (identity.TLS_KEY, identity.SIGNING_KEY, "node.toml"):
+        assert (made.home("a") / name).stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" not in (made.home("a") / "a.join").read_text()
+
+
+def test_a_list_that_was_changed_or_signed_by_another_is_refused(tmp_path):
+    made = federation(tmp_path)
+    path = made.home("a") / "membership.json"
+    written = json.loads(path.read_text())
+    pinned = made.membership.admins
+    assert load(path, pinned).digest == made.membership.digest
+    written["membership"]["members"][1]["address"] = "evil:1"
+    path.write_text(json.dumps(written))
+    with pytest.raises(ExperimentError, match="not signed"):
+        load(path, pinned)
+    path.write_text(made.membership.sign([made.admin]))
+    other = identity.new_signing_key(tmp_path / "other.key")
+    with pytest.raises(ExperimentError, match="not signed"):
+        load(path, [other])
+    path.write_text("{}")
+    with pytest.raises(ExperimentError, match="not a membership list"):
+        load(path, pinned)
+
+
+def test_code_that_the_experiment_names_is_refused_unless_the_site_allows_it(tmp_path):
+    experiment = tiny().model_dump()
+    refuse_foreign_names(experiment, [])
+    for section, key in (("algorithm", "name"), ("model", "name"), ("topology", "name"), ("data", "source")):
+        named = {**experiment, section: {**experiment[section], key: "os:system"}}
+        with pytest.raises(ExperimentError, match="has not allowed"):
+            refuse_foreign_names(named, ["other:Thing"])
+        refuse_foreign_names(named, ["os:system"])
+
+
+def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
+    made = federation(tmp_path)
+    evil = {**made.membership.experiment, "algorithm": {"name": "a_module_that_does_not_exist:Thing"}}
+    listed = made.membership.model_copy(update={"experiment": evil})
+    with pytest.raises(ExperimentError, match="has not allowed"):
+        set_up(Site.load(made.home("a")), listed)
+
+
+def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
+    made = federation(tmp_path, "abcd")
+    second = changed(made.membership, Change(remove=["d"]), 7)
+    assert second.digest != made.membership.digest
+    assert second.experiment["data"]["clusters"] == "3"
+    epochs = Epochs()
+    assert epochs.add(made.membership)
+    assert not epochs.add(made.membership)
+    epochs.add(second)
+    assert [epochs.governing(r).epoch for r in (0, 6, 7, 100)] == [1, 1, 2, 2]
+    assert epochs.current(7) == [second]
+    with pytest.raises(ExperimentError, match="two different lists"):
+        epochs.add(changed(made.membership, Change(remove=["c"]), 8))
+    with pytest.raises(ExperimentError, match="is no member"):
+        changed(made.membership, Change(remove=["z"]), 7)
+
+
+def test_patient_waits_for_everybody_and_brisk_gives_grace_when_half_have_come():
+    limits = Limits(deadline=600, floor=5, grace=1)
+    wait = Wait(100.0, {1, 2, 3, 4}, 4)
+    patient, brisk = Patient(limits), Brisk(limits)
+    assert (patient.until(wait), brisk.until(wait)) == (700.0, 105.0)
+    wait.came(1, 101.0)
+    assert brisk.until(wait) == 105.0
+    wait.came(2, 102.0)
+    assert (patient.until(wait), brisk.until(wait)) == (700.0, 103.0)
+
+
+def test_who_missed_twice_is_waited_for_one_second_until_heard_again():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    for _ in range(2):
+        brisk.learn({2}, {1}, 3.0)
+    assert brisk.until(Wait(100.0, {1}, 3)) == 101.0
+    assert brisk.until(Wait(100.0, {1, 2}, 3)) == 109.0
+    brisk.learn({1, 2}, set(), 3.0)
+    assert brisk.until(Wait(100.0, {1}, 3)) == 109.0
+
+
+def test_a_round_played_again_must_give_the_published_message(tmp_path):
+    outgoing = Outgoing(tmp_path, 4)
+    first = outgoing.commit(3, b"message")
+    again = Outgoing(tmp_path, 4)
+    assert again.commit(3, b"message") == first
+    with pytest.raises(DivergedReplayError, match="round 3"):
+        again.commit(3, b"another")
+    assert again.get(3).chunk(2, 3) == b"ssa"
+
+
+def test_only_the_window_is_kept(tmp_path):
+    outgoing = Outgoing(tmp_path, 4)
+    for round in range(10):
+        outgoing.commit(round, b"%d" % round)
+    assert [outgoing.get(r) is not None for r in (5, 6, 9, 10)] == [False, True, True, False]
+
+
+def site_facts(id, right, gain=None):
+    confusion = [[right, 10 - right], [10 - right, right]]
+    facts = {
+        "id": id, "federation": "test", "epoch": 1, "policy": "brisk", "experiment_sha256": "e", "algorithm": "el",
+        "final": {"confusion": confusion}, "images": 20,
+        "ledger": {"c": {"heard": 1, "late": 2, "missed": 1, "refused": {}, "bytes": 9, "retries": 0}},
+    }  # fmt: skip
+    return facts if gain is None else facts | {"gain": gain}
+
+
+def test_fairness_across_sites_is_computed_from_signed_files_alone(tmp_path):
+    made = federation(tmp_path)
+    paths = []
+    for id, right, gain in (("a", 9, 0.1), ("b", 6, -0.2)):
+        site = Site.load(made.home(id))
+        site.run.mkdir()
+        paths.append(write_site(site, site_facts(id, right, gain)))
+    found = across(paths, made.home("a") / "membership.json")
+    assert (found["mean"], found["worst"], found["losers"]) == (0.75, 0.6, ["b"])
+    assert found["spread"] == pytest.approx(0.3)
+    assert found["sites"][0]["missed"] == {"c": 3}
+    forged = json.loads(paths[1].read_text())
+    forged["site"]["gain"] = 0.5
+    paths[1].write_text(json.dumps(forged))
+    with pytest.raises(ExperimentError, match="signature"):
+        across(paths)
