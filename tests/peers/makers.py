@@ -57,7 +57,9 @@ class Federation:
 def federation(base, ids="abc", **terms):
     admin = base / "admin.key"
     public = identity.new_signing_key(admin)
-    joins = [Join.load(found_site(base / id, NewSite(id, f"127.0.0.1:{7000 + i}", [public]))) for i, id in enumerate(ids)]
+    joins = [
+        Join.load(found_site(base / id, NewSite(id, f"127.0.0.1:{7000 + i}", [public]))) for i, id in enumerate(ids)
+    ]
     given = tiny("data.source=given", f'data.clusters="{len(ids)}"', "topology.degree=2", "data.skew=none")
     made = found_federation(joins, given, Terms("test", [public], schema=SCHEMA, **terms))
     for id in ids:
@@ -70,7 +72,15 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
     outgoing = Outgoing(path / "outgoing", 8)
     outgoing.commit(0, message)
     epochs = Epochs([made.membership])
-    return Gate(epochs, outgoing, lambda round, caller: caller != 2, last_round, 1 << 20, Journal(path / "log.jsonl"), Metrics(0))
+    return Gate(
+        epochs,
+        outgoing,
+        lambda _, caller: caller != 2,
+        last_round,
+        1 << 20,
+        Journal(path / "log.jsonl"),
+        Metrics(0),
+    )
 
 
 KILLED_FILES = ("store.py", "shelf.py", "runtimes/peer.py", "gather.py", "wire.py", "scene.py", "parting.py")
@@ -99,3 +109,15 @@ def slow(home, events, seconds):
 def rss():
     """Bytes of memory this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def leaves_on_sigterm(home, events):
+    """A site as `facade node up` runs it."""
+    from facade.errors import FacadeError
+    from facade.runtimes.peer import leaving_on_signals
+
+    try:
+        with leaving_on_signals():
+            site_process(home, events)
+    except FacadeError as error:
+        raise SystemExit(error.exit_code) from None

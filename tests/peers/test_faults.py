@@ -62,12 +62,12 @@ def ledger_of(home):
 @pytest.mark.parametrize("trouble", ["dead", "stopped", "slow"])
 def test_under_brisk_the_others_finish_and_name_the_one_in_trouble(trouble, tmp_path):
     experiment = tiny("training.rounds=10", "evaluation.every=10", "training.steps=1")
-    limits = Limits(deadline=30, floor=3, grace=1, linger=3)
+    limits = Limits(deadline=30, floor=3, grace=1, linger=3, window=4)
     with founded(experiment, tmp_path, "brisk", limits) as made:
         troubled, others = made.homes[3], [home for home in made.homes if home != made.homes[3]]
         with Processes(others) as processes:
             process = processes.start(troubled, slow, 3.0) if trouble == "slow" else processes.start(troubled)
-            done = {home: 0 for home in made.homes}
+            done = dict.fromkeys(made.homes, 0)
             for home, event in processes.events():
                 assert "failed" not in event
                 done[home] = max([done[home], *(row["round"] for row in event["rows"])])
@@ -88,3 +88,6 @@ def test_under_brisk_the_others_finish_and_name_the_one_in_trouble(trouble, tmp_
             misses += event["event"] == "mixed" and 3 not in event["heard"] and event["round"] < 10
         assert np.median(later or [0]) < 2.5
     assert any(ledger_of(home)["n3"]["late"] + ledger_of(home)["n3"]["missed"] > 0 for home in others)
+    if trouble == "slow":
+        assert any(event["event"] == "jumped" for event in lines(troubled / "run" / "log.jsonl"))
+        assert Outcome.load(troubled / "run") is not None

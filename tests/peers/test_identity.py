@@ -95,7 +95,10 @@ def test_a_listed_certificate_out_of_its_time_is_refused(starts, tmp_path):
     made = federation(tmp_path)
     when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=starts)
     key, certificate = identity.new_certificate("b", 10, when)
-    members = [m.model_copy(update={"certificate": certificate.decode()} if m.id == "b" else {}) for m in made.membership.members]
+    members = [
+        m.model_copy(update={"certificate": certificate.decode()} if m.id == "b" else {})
+        for m in made.membership.members
+    ]
     made.membership = made.membership.model_copy(update={"members": members})
     made.membership.__dict__.pop("by_fingerprint", None)
     door = Door(made, tmp_path)

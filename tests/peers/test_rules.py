@@ -20,9 +20,24 @@ from facade.runtimes.peer import Node
 from peers.makers import federation, tiny
 
 SOURCE = Path(facade.__file__).parent
-RUNTIME = [*(SOURCE / "peers").glob("*.py"), *(SOURCE / "runtimes").glob("*.py"), SOURCE / "wire.py", SOURCE / "store.py"]
+RUNTIME = [
+    *(SOURCE / "peers").glob("*.py"),
+    *(SOURCE / "runtimes").glob("*.py"),
+    SOURCE / "wire.py",
+    SOURCE / "store.py",
+]
 BANNED_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "_pickle", "jsonpickle", "joblib"}
-BANNED_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "yaml.load", "torch.save", "np.load", "numpy.load"}
+BANNED_CALLS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "torch.load",
+    "yaml.load",
+    "torch.save",
+    "np.load",
+    "numpy.load",
+}
 
 
 @pytest.mark.parametrize("path", RUNTIME, ids=lambda path: path.name)

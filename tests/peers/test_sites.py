@@ -1,0 +1,137 @@
+"""Sites as their operators meet them: the commands, their own data, a change of members, a good leave."""
+
+import json
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+import tomli_w
+
+from facade import store
+from facade.cli import main
+from facade.peers.journal import lines
+from facade.peers.membership import Change, Membership, changed, load
+from facade.peers.outcome import Outcome
+from facade.peers.site import Site, set_up
+from facade.runtimes.local_network import Processes, founded
+from peers.makers import QUICK, leaves_on_sigterm, tiny
+
+
+@pytest.fixture
+def facade(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["facade", *map(str, arguments)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, capsys.readouterr()
+
+    return call
+
+
+def own_data(path, names, seed):
+    random = np.random.default_rng(seed)
+    y = np.arange(60) % len(names)
+    x = np.clip(random.normal(60 + 100 * y[:, None, None], 20, (60, 8, 8)), 0, 255).astype(np.uint8)
+    np.savez(path, x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:], classes=np.array(names))
+
+
+def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(facade, tmp_path):
+    code, printed = facade("network", "admin", "-o", tmp_path / "admin.key")
+    public = printed.out.split()[-1]
+    homes = {id: tmp_path / id for id in ("h1", "h2", "h3")}
+    for number, (id, home) in enumerate(homes.items()):
+        code, _ = facade(
+            "node", "init", "--id", id, "--address", f"127.0.0.1:{7001 + number}", "--admin", public, "--home", home
+        )
+        assert code == 0
+    (tmp_path / "exp.toml").write_text(
+        '[data]\nsource = "given"\nclusters = "3"\nskew = "none"\n[topology]\nname = "complete"\n'
+    )
+    (tmp_path / "schema.json").write_text(
+        json.dumps({"classes": ["ill", "well"], "shape": [1, 8, 8], "mean": [0.5], "std": [0.5]})
+    )
+    joins = [home / f"{id}.join" for id, home in homes.items()]
+    arguments = ["--experiment", tmp_path / "exp.toml", "--key", tmp_path / "admin.key", "-o", tmp_path / "list.json"]
+    code, printed = facade("network", "build", *joins, *arguments)
+    assert (code, "add --schema" in printed.err) == (2, True)
+    code, printed = facade("network", "build", *joins, *arguments, "--schema", tmp_path / "schema.json")
+    assert code == 0, printed.err
+    home = homes["h1"]
+    (home / "membership.json").write_text((tmp_path / "list.json").read_text())
+    own_data(tmp_path / "own.npz", ["well", "ill"], 1)
+    node = (home / "node.toml").read_text() + f'\n[data]\nsource = "npz"\nroot = "{tmp_path}"\npath = "own.npz"\n'
+    (home / "node.toml").write_text(node)
+    code, printed = facade("node", "doctor", "--home", home)
+    assert code == 1
+    assert "h2 at 127.0.0.1:7002 does not answer" in printed.out.replace("\n", " ")
+    assert "agree with this site's data (40 training samples)" in printed.out.replace("\n", " ")
+    site = Site.load(home)
+    setup = set_up(site, site.membership())
+    assert setup.federation.training.samples.y[:2].tolist() == [1, 0]
+    change = ["--key", tmp_path / "admin.key", "--remove", "h3", "--from-round", 1, "-o", tmp_path / "next.json"]
+    code, printed = facade("network", "update", tmp_path / "list.json", *change)
+    assert (code, load(tmp_path / "next.json", [public]).n) == (0, 2)
+    own_data(tmp_path / "own.npz", ["well", "dead"], 1)
+    code, printed = facade("node", "doctor", "--home", home)
+    assert "does not know: dead" in printed.out.replace("\n", " ")
+
+
+def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(facade, tmp_path):
+    (tmp_path / "four.toml").write_text(tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=3").toml())
+    code, printed = facade("network", "up", "--local", 5, tmp_path / "four.toml")
+    assert (code, "asks for 4 nodes" in printed.err.replace("\n", " ")) == (2, True)
+    code, printed = facade("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
+    assert code == 0, printed.err
+    assert "majority" in printed.out
+    found = json.loads(printed.out.splitlines()[-1])
+    assert found["algorithms"]["facade"]["policy"] == "patient"
+    code, printed = facade("report", *(tmp_path / "net" / "sites").glob("n*/run/site.json"), "--json")
+    assert len(json.loads(printed.out)["sites"]) == 4
+    code, printed = facade("node", "status", "--home", tmp_path / "net" / "sites" / "n0")
+    assert "finished" in printed.out
+
+
+def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=8", "evaluation.every=8")
+    with founded(experiment, tmp_path, "patient", QUICK) as made, Processes(made.homes[1:]) as processes:
+        process = processes.start(made.homes[0], leaves_on_sigterm)
+        for home, event in processes.events():
+            if home == made.homes[0] and event["rows"] and process.is_alive():
+                process.terminate()
+                process.join(15)
+                assert process.exitcode == 0
+                break
+        assert Outcome.load(made.homes[0] / "run") is None
+        processes.start(made.homes[0])
+        failures = [event["failed"] for _, event in processes.events() if "failed" in event]
+        assert all("left in good order" in failure for failure in failures)
+    assert all(Outcome.load(home / "run") for home in made.homes)
+
+
+def test_a_member_is_removed_from_a_round_on_while_the_network_runs(tmp_path):
+    experiment = tiny("data.source=digits", 'data.clusters="4"', "data.skew=none", "topology.name=complete",
+                      "training.rounds=10", "evaluation.every=10", "algorithm.name=el")  # fmt: skip
+    given = json.loads(json.dumps(experiment.with_("data.source=given").model_dump()))
+    with founded(experiment, tmp_path, "patient", QUICK) as made:
+        listed = load(made.homes[0] / "membership.json", Site.load(made.homes[0]).settings.admins)
+        first = Membership.model_validate(listed.model_dump(by_alias=True) | {"experiment": given})
+        for home in made.homes:
+            (home / "membership.json").write_text(first.sign([tmp_path / "admin.key"]))
+            node = tomllib.loads((home / "node.toml").read_text()) | {"data": {"source": "digits"}}
+            (home / "node.toml").write_text(tomli_w.dumps(node))
+        with Processes(made.homes) as processes:
+            failures = {}
+            for home, event in processes.events():
+                if "failed" in event:
+                    failures[home.name] = event["failed"]
+                elif home == made.homes[0] and any(row["round"] == 1 for row in event["rows"]):
+                    second = changed(first, Change(remove=["n3"]), 8).sign([tmp_path / "admin.key"])
+                    for each in made.homes:
+                        store.replace(each / "membership.json", second.encode())
+    assert list(failures) == ["n3"]
+    assert "no member from round 8 on" in failures["n3"]
+    for home in made.homes[:3]:
+        assert any(event["event"] == "epoch" and event["round"] == 8 for event in lines(home / "run" / "log.jsonl"))
+        assert Outcome.load(home / "run").epoch == 2
