@@ -3,6 +3,8 @@
 import ast
 import json
 import os
+import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ import facade
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.across import across
+from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Change, Epochs, Limits, changed, load
 from facade.peers.outcome import write_site
+from facade.peers.refusals import Reason
 from facade.peers.shelf import DivergedReplayError, Outgoing
 from facade.peers.site import Site, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
@@ -192,3 +196,28 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(tmp_path):
     paths[1].write_text(json.dumps(forged))
     with pytest.raises(ExperimentError, match="signature"):
         across(paths)
+
+
+def test_metrics_are_served_on_this_machine_alone():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    metrics = Metrics(port)
+    metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        text = page.read().decode()
+    metrics.close()
+    assert 'facade_rejected_total{reason="not-finite"} 1.0' in text
+    for name in ("round", "round_seconds", "neighbours_heard", "heard_bytes", "retries", "deadline_misses"):
+        assert f"facade_{name}" in text
+    assert "facade_certificate_days_left" in text
+    assert "facade_chosen_head" in text
+
+
+def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"event":"whole"}\n{"event":"ha')
+    journal = Journal(path)
+    journal.write("next", round=3)
+    journal.close()
+    assert [event["event"] for event in lines(path)] == ["whole", "next"]

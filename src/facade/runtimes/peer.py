@@ -214,9 +214,10 @@ class Node:
         """Too far behind to replay: go to the round where the others are, with the messages that the
         neighbours of the last rounds still keep, mixed by the algorithm's own rule."""
         scene, state = self._scene, self._last
+        to = min(to, scene.plan.rounds if scene.plan.all_reduce else scene.plan.rounds - 1)
         self.journal.write("jumped", round=to, before=self.gate.round)
-        if to >= scene.plan.rounds:
-            return scene.plan.rounds, state
+        if to == scene.plan.rounds:
+            return to, state
         algorithm = scene.setup.algorithm
         turn = turn_of(scene.shard, scene.plan, to)
         own = algorithm.message(turn, state)
