@@ -153,6 +153,15 @@ def test_who_missed_twice_is_waited_for_one_second_until_heard_again():
     assert brisk.until(Wait(100.0, {1}, 3)) == 109.0
 
 
+def test_the_first_round_waits_for_sites_that_start_later():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1), opening=True)
+    wait = Wait(100.0, {1, 2}, 2)
+    wait.came(1, 100.0)
+    assert brisk.until(wait) == 700.0
+    brisk.learn({1, 2}, set(), 300.0)
+    assert brisk.until(Wait(500.0, {1, 2}, 2)) == 505.0
+
+
 def test_a_round_played_again_must_give_the_published_message(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
     first = outgoing.commit(3, b"message")

@@ -66,9 +66,13 @@ class Brisk:
     usual: float | None = None
     """Moving average of the seconds that rounds took to gather."""
     misses: dict[int, int] = field(default_factory=dict)
+    opening: bool = False
+    """Whether the run's first round is still to come: sites start minutes apart, so that one is patient."""
 
     def until(self, wait: Wait) -> float:
         limits = self.limits
+        if self.opening:
+            return wait.started + limits.deadline
         end = wait.started + min(max(3 * (self.usual or 0.0), limits.floor), limits.deadline)
         if wait.half is not None and not wait.final:
             end = min(end, wait.half + limits.grace)
@@ -77,6 +81,8 @@ class Brisk:
         return end
 
     def learn(self, heard: set[int], missed: set[int], seconds: float) -> None:
+        if self.opening:  # how long the others took to start says nothing about rounds
+            self.opening, seconds = False, min(seconds, self.limits.floor / 3)
         self.usual = seconds if self.usual is None else 0.8 * self.usual + 0.2 * seconds
         self.misses = {peer: count for peer, count in self.misses.items() if peer not in heard}
         for peer in missed:
@@ -86,6 +92,6 @@ class Brisk:
         return self.limits.grace if self.misses.get(peer, 0) >= 2 else self.limits.linger
 
 
-def policy(name: str, limits: Limits) -> Policy:
-    """The policy of a name."""
-    return Brisk(limits) if name == "brisk" else Patient(limits)
+def policy(name: str, limits: Limits, opening: bool) -> Policy:
+    """The policy of a name; `opening` says that the run begins."""
+    return Brisk(limits, opening=opening) if name == "brisk" else Patient(limits)

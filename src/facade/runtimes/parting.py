@@ -47,6 +47,32 @@ def part(node: Node) -> None:
     node.journal.write("left")
 
 
+def step_aside(node: Node) -> None:
+    """The end for a member that was removed: serve its last messages until the others have begun the
+    round in which it is no member any more; from then on they refuse its calls."""
+    membership = node.membership
+    number = membership.number(node.site.settings.id) or 0
+    last = node.gate.round
+    staying = {m.id: m for m in membership.members if m.id != node.site.settings.id}
+    reached = dict.fromkeys(staying, time.monotonic())
+    while staying:
+        now = time.monotonic()
+        for id, member in list(staying.items()):
+            try:
+                reply = node.links.to(member).call(Request(Kind.PROBE, membership.digest, number, last), _CALL_SECONDS)
+                reached[id] = now
+                gone = reply.round > last or reply.status is not Status.NOT_YET
+            except UnreachableError as error:
+                gone = error.denied or now - reached[id] > membership.limits.linger
+            except RefusedError:
+                gone = True
+            if gone:
+                staying.pop(id)
+        with node.gate.said:
+            if staying:
+                node.gate.said.wait(_PAUSE)
+
+
 def _say_farewell(node: Node, member: Member) -> Status | None:
     """How a peer answered; None if it did not."""
     membership = node.membership

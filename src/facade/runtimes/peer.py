@@ -33,9 +33,9 @@ from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
 from facade.runtimes.gather import Ask, BehindError, Gatherer
-from facade.runtimes.parting import part
+from facade.runtimes.parting import part, step_aside
 from facade.runtimes.rpc import Credentials, Links, Server
-from facade.runtimes.scene import Scene, inbox_of
+from facade.runtimes.scene import RemovedError, Scene, inbox_of
 from facade.wire import Form, Origin, pack
 
 Watch = Callable[[list[Row]], None]
@@ -105,7 +105,7 @@ class Node:
             begun,
         )
         own = Credentials(site.tls_key, site.certificate)
-        self.policy = policy(self._scene.membership.policy, limits)
+        self.policy = policy(self._scene.membership.policy, limits, opening=self._saved is None)
         self.links = Links(own, limits.chunk)
         self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
         self._gatherer.digests = self._heard_before(begun)
@@ -119,8 +119,12 @@ class Node:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
             self.journal.write("started", round=self.gate.round, epoch=self.membership.epoch, **where)
-            with one_intra_op_thread():
-                played = self._play()
+            try:
+                with one_intra_op_thread():
+                    played = self._play()
+            except RemovedError:
+                step_aside(self)
+                raise
             self._commit_rows(played.rows)
             scene = self._scene
             outcome = Outcome.make(scene.membership, scene.setup, self.site.settings.id, played.state, self.ledger)

@@ -111,7 +111,11 @@ def _fingerprint(context: grpc.ServicerContext) -> str:
 
 
 class UnreachableError(Exception):
-    """A call brought no reply."""
+    """A call brought no reply; `denied` where the other side answered that it does not know the caller."""
+
+    def __init__(self, says: str, denied: bool = False) -> None:
+        super().__init__(says)
+        self.denied = denied
 
 
 class Link:
@@ -140,7 +144,8 @@ class Link:
         try:
             content = self._call(request.packed(), timeout=seconds)
         except grpc.RpcError as error:
-            raise UnreachableError(f"{error.code().name}: {error.details()}") from None
+            denied = error.code() is grpc.StatusCode.PERMISSION_DENIED
+            raise UnreachableError(f"{error.code().name}: {error.details()}", denied) from None
         except ValueError:  # the channel was closed by another thread
             raise UnreachableError("closed") from None
         return Reply.parse(content)
