@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facade.cli import network
 from facade.cli.console import err, out
 from facade.cli.show import Runs
 
@@ -25,7 +26,11 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Also write every figure as a file into this directory.")] = None,
     format: Annotated[str, typer.Option(help="Of those files: pdf, svg or png.")] = "pdf",
 ) -> None:
-    """Write one self-contained page: verdict, table with intervals, charts, how to reproduce."""
+    """Write one self-contained page: verdict, table with intervals, charts, how to reproduce. Of the
+    site.json files of real peers, print fairness across sites."""
+    if all(path.suffix == ".json" for path in runs):
+        network.report(runs)
+        return
     from facade.errors import ExperimentError
     from facade.history import load_all
     from facade.report.panels import FORMATS, need_plotting
