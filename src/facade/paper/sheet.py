@@ -25,6 +25,6 @@ def write(pictures: Sequence[Path], path: Path) -> Path:
         row, column = divmod(number, _ACROSS)
         sheet.paste(small, (_GAP + column * (_WIDTH + _GAP), _GAP + row * (_HEIGHT + _GAP)))
     file = io.BytesIO()
-    sheet.quantize(64).save(file, "PNG", optimize=True)
+    sheet.quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     store.replace(path, file.getvalue())
     return path

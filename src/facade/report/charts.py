@@ -236,32 +236,24 @@ def pareto(comparison: Comparison) -> Figure:
     """Worst-cluster accuracy against bytes, marks as large as the time a run took."""
     rows = facts.prices(comparison)
     names = [row["who"] for row in rows]
-    at = [
-        alt.X("mb:Q", title="MB heard per node"),
-        alt.Y("worst:Q", title="worst cluster, %", scale=alt.Scale(zero=False, padding=18)),
-    ]
-    base = alt.Chart().encode(*at)
-    size = alt.Size(
-        "seconds:Q",
-        title="seconds",
-        scale=alt.Scale(range=[60, 600]),
-        legend=alt.Legend(columns=4, symbolType="circle"),
+    beaten = alt.condition("datum.front", alt.value(1), alt.value(0.35))
+    edge = alt.condition("datum.front", alt.value(1.5), alt.value(0))
+    marks = (
+        alt.Chart()
+        .mark_point(filled=True, stroke="#8C8C8C", size=120)
+        .encode(
+            alt.X("mb:Q", title="MB heard per node", axis=alt.Axis(tickCount=5), scale=alt.Scale(padding=14)),
+            alt.Y("worst:Q", title="worst cluster, %", scale=alt.Scale(zero=False, padding=18)),
+            colour(names),
+            shape(names),
+            opacity=beaten,
+            strokeWidth=edge,
+            tooltip=_tooltip("who", "worst", "mb", "seconds", "front"),
+        )
     )
-    tooltip = _tooltip("who", "worst", "mb", "seconds", "front")
-    front = base.transform_filter("datum.front").mark_line(
-        strokeDash=[4, 3], interpolate="step-after", opacity=0.6, strokeWidth=1.5
-    )
-    marks = base.mark_point(filled=True, opacity=0.85).encode(colour(names), shape(names), size, tooltip=tooltip)
-    text = base.transform_filter("datum.front").mark_text(dy=-16, fontSize=11).encode(alt.Text("who:N"))
-    caption = (
-        "Up and left is better, small is fast. Named: those that no other beats in accuracy, bytes and time at once."
-    )
-    timed = any(row["seconds"] is not None for row in rows)
-    if not timed:
-        marks = base.mark_point(filled=True, size=120).encode(colour(names), shape(names), tooltip=tooltip)
-    drawn = (
-        [Panel(alt.layer(front.encode(order="mb:Q"), marks, text), rows, height=280, wide=True)]
-        if len(rows) > 1
-        else []
-    )
-    return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, drawn, columns=1)
+    if any(row["seconds"] is not None for row in rows):
+        legend = alt.Legend(columns=4, symbolType="circle", symbolFillColor="#8C8C8C", tickCount=3)
+        marks = marks.encode(alt.Size("seconds:Q", title="seconds", scale=alt.Scale(range=[60, 600]), legend=legend))
+    caption = "Up and left is better, small is fast. Faded: beaten by another in accuracy, bytes and time at once."
+    panels = [Panel(marks, rows, height=280, wide=True)] if len(rows) > 1 else []
+    return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, panels, columns=1)
