@@ -87,8 +87,11 @@ def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(facade, t
     assert "majority" in printed.out
     found = json.loads(printed.out.splitlines()[-1])
     assert found["algorithms"]["facade"]["policy"] == "patient"
-    code, printed = facade("report", *(tmp_path / "net" / "sites").glob("n*/run/site.json"), "--json")
+    signed = list((tmp_path / "net" / "sites").glob("n*/run/site.json"))
+    code, printed = facade("network", "report", *signed, "--json")
     assert len(json.loads(printed.out)["sites"]) == 4
+    code, printed = facade("report", *signed)
+    assert (code, "n0" in printed.out, "n3" in printed.out) == (0, True, True)
     code, printed = facade("node", "status", "--home", tmp_path / "net" / "sites" / "n0")
     assert "finished" in printed.out
 
