@@ -252,7 +252,7 @@ def pareto(comparison: Comparison) -> Figure:
         )
     )
     if any(row["seconds"] is not None for row in rows):
-        legend = alt.Legend(columns=4, symbolType="circle", symbolFillColor="#8C8C8C", tickCount=3)
+        legend = alt.Legend(orient="top", columns=4, symbolType="circle", symbolFillColor="#8C8C8C", tickCount=3)
         marks = marks.encode(alt.Size("seconds:Q", title="seconds", scale=alt.Scale(range=[60, 600]), legend=legend))
     caption = "Up and left is better, small is fast. Faded: beaten by another in accuracy, bytes and time at once."
     panels = [Panel(marks, rows, height=280, wide=True)] if len(rows) > 1 else []

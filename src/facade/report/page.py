@@ -148,7 +148,7 @@ def _configuration(runs: Sequence[History]) -> str:
     for group in grouped(runs):
         run, seeds = group[0], ", ".join(str(run.seed) for run in group)
         toml = (run.path / "experiment.toml").read_text()
-        name = f"{run.experiment['name']}: {run.algorithm}, seeds {seeds}"
+        name = f"{run.experiment['name']}: {run.algorithm}, seed{'s' if len(group) > 1 else ''} {seeds}"
         blocks.append(f"<details><summary>{_text(name)}</summary><pre>{_text(toml)}</pre></details>")
     return "".join(blocks)
 
