@@ -87,6 +87,7 @@ def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(facade, t
     assert "majority" in printed.out
     found = json.loads(printed.out.splitlines()[-1])
     assert found["algorithms"]["facade"]["policy"] == "patient"
+    assert (tmp_path / "net" / "report.html").read_text().startswith("<!doctype html>")
     signed = list((tmp_path / "net" / "sites").glob("n*/run/site.json"))
     code, printed = facade("network", "report", *signed, "--json")
     assert len(json.loads(printed.out)["sites"]) == 4

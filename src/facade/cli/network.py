@@ -134,7 +134,9 @@ def up(
     need_extra()
     from facade import cli
     from facade.cli.display import RunProgress
+    from facade.cli.report import leave_report
     from facade.config import Experiment
+    from facade.history import load_all
     from facade.runtimes.local_network import run
 
     described = Experiment.load(experiment, settings or ())
@@ -149,6 +151,7 @@ def up(
         result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
     cli.print_results({described.algorithm["name"]: result})
     out.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", highlight=False)
+    leave_report(load_all([directory]), directory)
     if as_json:
         cli.print_json({described.algorithm["name"]: result}, directory)
 
