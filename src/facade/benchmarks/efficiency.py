@@ -81,7 +81,7 @@ def bare_loops() -> dict[str, Any]:
     }
 
 
-def efficiency(pairs: int = 8, precision: str = "fp32") -> dict[str, Any]:
+def efficiency(pairs: int = 12, precision: str = "fp32") -> dict[str, Any]:
     """Bare time / our time of EL and FACADE rounds, in alternating slices of at least 3 seconds."""
     data = federation(CIFAR, NODES, 400)
     loop, (x, y) = BareLoop(_module(), cores()), _batches()
@@ -176,7 +176,7 @@ def print_memory(started: float) -> None:
 def run(quick: bool) -> dict[str, Any]:
     """Everything about CIFAR-10 shapes."""
     loops = bare_loops()
-    rounds = efficiency(2 if quick else 8)
+    rounds = efficiency(2 if quick else 12)
     evaluated = evaluation(2 if quick else 6)
     rate = loops["samples_per_second"]["process_per_core"]
     return {

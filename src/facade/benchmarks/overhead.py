@@ -8,6 +8,7 @@ import numpy as np
 
 from facade import tree
 from facade.benchmarks.rounds import CIFAR, MAMMALS, Rounds, federation, prepared, seconds
+from facade.data.federation import Federation
 
 NODES = 4
 CASES = {"gn-lenet": (CIFAR, 10), "resnet8": (MAMMALS, 41)}
@@ -21,12 +22,16 @@ def run(quick: bool) -> dict[str, Any]:
 def _model(model: str, pairs: int) -> dict[str, Any]:
     shape, classes = CASES[model]
     data = federation(shape, NODES, 100, classes=classes)
-    el = Rounds(prepared(data, model, {"name": "el"}))
-    return {f"k={k}": _heads(el, Rounds(prepared(data, model, _facade(k))), pairs) for k in (1, 2, 3, 5)}
+    el = _rounds(data, model, {"name": "el"})
+    return {f"k={k}": _heads(el, _rounds(data, model, _facade(k)), pairs) for k in (1, 2, 3, 5)}
 
 
 def _facade(heads: int) -> dict[str, Any]:
     return {"name": "facade", "heads": heads, "seeding": "none"}
+
+
+def _rounds(data: Federation, model: str, algorithm: dict[str, Any]) -> Rounds:
+    return Rounds(prepared(data, model, algorithm, "topology.degree=2"))
 
 
 def _heads(el: Rounds, facade: Rounds, pairs: int) -> dict[str, float]:

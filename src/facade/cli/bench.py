@@ -31,9 +31,10 @@ def bench(
         for title, values in found.items():
             out.print(f"\n[bold]{title}[/bold]")
             _print(values, 1)
+        if out_file is not None:  # after every part: they take minutes
+            out_file.parent.mkdir(parents=True, exist_ok=True)
+            out_file.write_text(json.dumps(numbers, indent=1) + "\n")
     if out_file is not None:
-        out_file.parent.mkdir(parents=True, exist_ok=True)
-        out_file.write_text(json.dumps(numbers, indent=1) + "\n")
         out.print(f"\nWritten to {out_file}", highlight=False)
     if as_json:
         print(json.dumps(numbers))

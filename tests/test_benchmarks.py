@@ -1,0 +1,73 @@
+"""That the benchmarks measure what they say; how fast anything is, is not asserted."""
+
+import json
+
+import pytest
+
+from facade.benchmarks import efficiency, overhead, scaling
+from facade.benchmarks.bare import BareLoop
+from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
+from facade.cli import bench as command
+
+SMALL = (1, 8, 8)
+
+
+def test_the_overhead_of_heads_is_counted_for_every_k(monkeypatch):
+    monkeypatch.setattr(overhead, "CASES", {"mlp": (SMALL, 10)})
+    found = overhead.run(quick=True)["overhead"]["mlp"]
+    assert list(found) == ["k=1", "k=2", "k=3", "k=5"]
+    assert found["k=1"]["state_bytes"] == pytest.approx(1, abs=0.01)
+    assert found["k=5"]["state_bytes"] > found["k=2"]["state_bytes"] > 1
+    assert {k["message_bytes"] for k in found.values()} == {8}, "a choice, whatever the number of heads"
+
+
+def test_rounds_advance_a_real_run():
+    game = Rounds(prepared(federation(SMALL, 6, 20), "mlp", {"name": "el"}))
+    before = game.state.model["head.weight"].clone()
+    game.advance(2)
+    assert not game.state.model["head.weight"].equal(before)
+
+
+def test_pairs_take_turns_in_going_first():
+    calls = []
+    ratios, mine, theirs = pairwise(lambda: calls.append("ours"), lambda: calls.append("bare"), 3)
+    assert calls == ["bare", "ours", "ours", "bare", "bare", "ours"]
+    assert ratios["q1"] <= ratios["median"] <= ratios["q3"]
+    assert mine > 0
+    assert theirs > 0
+
+
+def test_the_bare_loop_trains():
+    module = efficiency._module()
+    loop, drawn = BareLoop(module, 1), images(CIFAR, 16)
+    loop.train(drawn.x.float().div(255).view(2, 8, *CIFAR), drawn.y.view(2, 8), nodes=1, steps=2)
+    trained = next(iter(loop._modules[0].parameters()))
+    assert not trained.equal(next(iter(module.parameters())))
+    loop.pool.shutdown()
+
+
+def test_the_full_run_is_extrapolated_from_rounds_and_evaluations():
+    rounds = {"facade": {"round_seconds": 2.0, "bare_seconds": 1.8}}
+    found = efficiency.full_run(rounds, {"evaluation_seconds": 60.0, "bare_seconds": 54.0}, rate=715)
+    assert found["minutes"] == (1200 * 2 + 15 * 60) / 60
+    assert found["bare_over_ours"] == pytest.approx(0.9)
+    assert found["minutes_at_1430_bare_samples_per_second"] == found["minutes"] / 2
+
+
+def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypatch, capsys):
+    def fails(quick):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("facade.benchmarks.parts", lambda: {"one": lambda quick: {"ratio": 0.9}, "two": fails})
+    with pytest.raises(RuntimeError):
+        command.bench(out_file=tmp_path / "numbers.json", quick=True)
+    assert json.loads((tmp_path / "numbers.json").read_text())["ratio"] == 0.9
+    assert "ratio" in capsys.readouterr().out
+
+
+def test_many_small_nodes_are_counted(capsys):
+    scaling.print_scale(32)
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"el", "facade"}
+    assert found["facade"]["message_bytes"] == found["el"]["message_bytes"] + 8
+    assert all(0 < sum(each["phases"].values()) <= 1 for each in found.values())
