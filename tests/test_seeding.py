@@ -5,7 +5,7 @@ import torch
 
 from facade import Experiment, ExperimentError, run, tree
 from facade.algorithms import health
-from facade.algorithms.seeding import listen, start
+from facade.algorithms.seeding import CALM, listen, start
 from facade.engine import play
 from facade.messages import EVERYONE, Edges, Inbox
 from facade.runtimes.local import deliver
@@ -34,10 +34,9 @@ def states(described, upto):
 
 
 def test_all_nodes_agree_on_the_same_seeds():
-    setup, posts = states(experiment(), 5 + 2 * 5 + 1)
-    spread = setup.plan.spread
-    assert spread == 5  # log2(8) + 2
-    found = posts[5 + 2 * spread + 1].state.seeding
+    setup, posts = states(experiment(), 5 + CALM + 2 * 5 + 1)
+    assert setup.plan.spread == 5  # log2(8) + 2
+    found = posts[-1].state.seeding
     for leaf in found.seeds.values():
         assert torch.equal(leaf, leaf[:1].expand_as(leaf))
         assert not torch.equal(leaf[0, 0], leaf[0, 1])
@@ -45,7 +44,7 @@ def test_all_nodes_agree_on_the_same_seeds():
 
 
 def test_seeds_are_private_heads_of_two_clusters():
-    _, posts = states(experiment(), 16)
+    _, posts = states(experiment(), 16 + CALM)
     seeding = posts[-1].state.seeding
     owners = [
         [i for i in range(8) if torch.equal(seeding.private["head.weight"][i], seeding.seeds["head.weight"][0, j])]
@@ -55,9 +54,22 @@ def test_seeds_are_private_heads_of_two_clusters():
     assert {int(owner[0] >= 6) for owner in owners} == {0, 1}
 
 
+def test_cores_agree_before_heads_are_fitted():
+    _, posts = states(experiment(), 5 + CALM)
+
+    def spread(post):
+        return sum(float(leaf.var(0).sum()) for leaf in post.state.core.values())
+
+    before, after = posts[5], posts[5 + CALM]
+    assert spread(after) < 0.1 * spread(before)
+    assert all(torch.equal(leaf[:, 0], leaf[:, 1]) for leaf in after.state.heads.values()), "one head, in two places"
+    for name, leaf in before.state.core.items():
+        assert torch.allclose(after.state.core[name].mean(0), leaf.mean(0), atol=1e-6), "nobody trained"
+
+
 def test_nothing_is_trained_or_averaged_while_seeds_are_sought():
-    _, posts = states(experiment(), 15)
-    before, after = posts[5].state, posts[15].state
+    _, posts = states(experiment(), 15 + CALM)
+    before, after = posts[5 + CALM].state, posts[15 + CALM].state
     assert all(torch.equal(before.core[k], after.core[k]) for k in before.core)
     assert all(torch.equal(before.heads[k], after.heads[k]) for k in before.heads)
 
@@ -102,7 +114,7 @@ def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
     ("fields", "rounds", "said"),
     [
         ({"warmup": 0}, 40, "set algorithm.warmup > 0"),
-        ({}, 15, "takes 15 rounds (warm-up 5, 2 heads of 5 each), but training.rounds = 15"),
+        ({}, 18, "takes 18 rounds (warm-up 5, averaging 3, 2 heads of 5 each), but training.rounds = 18"),
         ({"seeding": "none", "revival": True}, 40, "algorithm.revival = true needs bids"),
     ],
 )
@@ -150,7 +162,7 @@ def test_health_tells_when_a_head_was_last_heard_of():
 def killed(revival):
     """A run in which both clusters share head 0 and head 1 has died, continued for 80 rounds."""
     described = experiment("8:8", 120, "training.steps=10", revival=revival)
-    setup, posts = states(described, 18)  # after warm-up 5 and two seeds of 6 rounds
+    setup, posts = states(described, 18 + CALM)  # after warm-up 5, calm, and two seeds of 6 rounds
     state = posts[-1].state
     together = tree.map(lambda leaf: leaf.mean((0, 1), keepdim=True).expand_as(leaf).clone(), state.heads)
     noise = torch.Generator().manual_seed(1)
@@ -160,7 +172,7 @@ def killed(revival):
     }
     state = state._replace(heads=useless, choice=torch.zeros_like(state.choice))
     shards = setup.shards()
-    game = play(setup.algorithm, shards[0], setup.plan, setup.federation, (18, state))
+    game = play(setup.algorithm, shards[0], setup.plan, setup.federation, (18 + CALM, state))
     post = next(game)
     while True:
         try:

@@ -133,7 +133,7 @@ def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
 def test_seeding_keeps_the_contract(check):
     seeding = ("algorithm.seeding=farthest", "algorithm.revival=true")
-    check(tiny("facade", *seeding, "training.rounds=13", "evaluation.every=13"))
+    check(tiny("facade", *seeding, "training.rounds=16", "evaluation.every=16"))
 
 
 def test_running_statistics_travel_and_counters_stay():

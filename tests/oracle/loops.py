@@ -48,7 +48,7 @@ class World:
         topology = TOPOLOGIES[experiment.topology.name]
         fields = {"degree": experiment.topology.degree} if "degree" in topology.__dataclass_fields__ else {}
         self._topology = topology(**fields)
-        self._fresh = fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
+        self.fresh = fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
 
     def fresh_model(self, draw: int, node: int) -> Model:
         address = (draw,) if self.init == "common" else (draw, node)
@@ -59,7 +59,10 @@ class World:
     def samples(self, purpose: str, round: int, node: int, count: int) -> tuple[Tensor, Tensor]:
         rows = self.federation.training.rows[node]
         picks = seeds.picks(self.seed, purpose, round, np.array([node]), len(rows), count)[0]
-        taken = torch.from_numpy(rows[picks])
+        return self._rows(rows[picks])
+
+    def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
+        taken = torch.from_numpy(numbers)
         x = self.federation.training.samples.x[taken].double() / 255
         mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in self._normal())
         return (x - mean) / std, self.federation.training.samples.y[taken]
@@ -69,6 +72,18 @@ class World:
 
     def loss(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
         return functional.cross_entropy(functional_call(self._module, model, (x,)), y)
+
+    def everything(self, node: int) -> tuple[Tensor, Tensor]:
+        """All rows of a node."""
+        return self._rows(self.federation.training.rows[node])
+
+    def features(self, core: Model, x: Tensor) -> Tensor:
+        """What the head would see."""
+        seen: list[Tensor] = []
+        hook = self._module.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        functional_call(self._module, core, (x,))
+        hook.remove()
+        return seen[0].detach()
 
     def mean_loss(self, model: Model, purpose: str, round: int, node: int) -> float:
         with torch.no_grad():
@@ -90,7 +105,7 @@ class World:
 
     @functools.cache  # noqa: B019
     def graph(self, round: int) -> Graph:
-        return self._topology.draw(self.n, self.seed, round if self._fresh else 0)
+        return self._topology.draw(self.n, self.seed, round if self.fresh else 0)
 
     def neighbours(self, round: int, node: int) -> list[int]:
         graph = self.graph(round)
@@ -257,6 +272,7 @@ class Heads:
     scoring: str = "shared"
     own_head: str = "if-chosen"
     split: str = "head"
+    seeded: bool = False
     kept: int = 0
     """How often a node heard of nobody who chose a head."""
     scored: int = 0
@@ -267,18 +283,27 @@ def facade(world: World, fields: Heads) -> Moments:
     nodes = [_first(world, fields, i) for i in range(world.n)]
     moments = [nodes]
     for t in range(world.rounds):
+        stage = _stage(world, fields, t)
+        if stage is not None and stage < fields.heads:
+            nodes = _seeding_round(world, fields, t, nodes, stage)
+            moments.append(nodes)
+            continue
         warm = t < fields.warmup
+        if stage == fields.heads:
+            nodes_before, nodes = nodes, [_sown(world, fields, t, i, node, stage) for i, node in enumerate(nodes)]
+        else:
+            nodes_before = nodes
         trained = []
         for i, node in enumerate(nodes):
             choice = _choice(world, fields, t, i, node)
             whole = world.trained(node["core"] | node["heads"][choice], "train", t, i, world.steps)
             core, head = _cut(fields, whole)
             heads = [copy.copy(head) if warm or j == choice else node["heads"][j] for j in range(fields.heads)]
-            trained.append({"core": core, "heads": heads, "choice": choice})
+            trained.append({**node, "core": core, "heads": heads, "choice": choice})
         nodes = [
             _mixed(fields, trained, i, world.arrived(t, i, world.neighbours(t, i)), warm)
             if world.online(t, i)
-            else nodes[i]
+            else nodes_before[i]
             for i in range(world.n)
         ]
         moments.append(nodes)
@@ -306,7 +331,7 @@ def _choice(world: World, fields: Heads, round: int, i: int, node: Node) -> int:
     if round < fields.warmup or fields.heads == 1:
         return 0
     luck = seeds.uniform(world.seed, "choice", round, np.array([i]), 1)[0, 0]
-    if round == fields.warmup and fields.warmup > 0:
+    if round == fields.warmup and fields.warmup > 0 and not fields.seeded:
         return int(luck * fields.heads)
     losses = []
     for j, head in enumerate(node["heads"]):
@@ -324,7 +349,7 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
     own = sent[i]
     if warm:
         head = average([sent[j]["heads"][sent[j]["choice"]] for j in members])
-        return {"core": core, "heads": [head] * fields.heads, "choice": own["choice"]}
+        return {**own, "core": core, "heads": [head] * fields.heads, "choice": own["choice"]}
     heads = []
     for h in range(fields.heads):
         chose = [sent[j]["heads"][h] for j in members if sent[j]["choice"] == h]
@@ -332,4 +357,81 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
             chose.append(own["heads"][h])
         fields.kept += not chose
         heads.append(average(chose) if chose else own["heads"][h])
-    return {"core": core, "heads": heads, "choice": own["choice"]}
+    return {**own, "core": core, "heads": heads, "choice": own["choice"]}
+
+
+CALM, STEPS = 3, 80
+
+
+def _stage(world: World, fields: Heads, round: int) -> int | None:
+    """The seed that a round looks for: below 0 while cores are averaged, `heads` when all are found."""
+    if not fields.seeded or round < fields.warmup:
+        return None
+    gossip = (math.ceil(math.log2(world.n)) if world.fresh else _diameter(world)) + 2
+    return min((round - fields.warmup - CALM) // gossip, fields.heads)
+
+
+def _diameter(world: World) -> int:
+    """The longest of the shortest ways on a fixed graph."""
+    reached, rounds = [{i} for i in range(world.n)], 0
+    while any(len(known) < world.n for known in reached):
+        reached = [known.union(*(reached[j] for j in world.neighbours(0, i))) for i, known in enumerate(reached)]
+        rounds += 1
+    return rounds
+
+
+def _seeding_round(world: World, fields: Heads, t: int, nodes: list[Node], stage: int) -> list[Node]:
+    """Average without training, or pass on the best bid."""
+    after = []
+    ready = nodes if stage < 0 else [_sown(world, fields, t, i, node, stage) for i, node in enumerate(nodes)]
+    for i in range(world.n):
+        heard = world.arrived(t, i, world.neighbours(t, i))
+        if not world.online(t, i):
+            after.append(nodes[i])
+        elif stage < 0:
+            after.append(_mixed(fields, ready, i, heard, warm=True))
+        else:
+            bids = [ready[j]["bid"] for j in (i, *heard) if ready[j].get("bid") is not None]
+            after.append({**ready[i], "bid": max(bids, key=lambda bid: (bid[0], -bid[1]))})
+    return after
+
+
+def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -> Node:
+    """The node at a stage: it keeps the seed agreed on, then bids for the next; at last, seeds are heads."""
+    at = node.get("stage", -1)
+    if at >= stage:
+        return node
+    found = list(node.get("seeds", node["heads"]))
+    if at >= 0:
+        found[at] = node["bid"][2]
+    node = {**node, "stage": stage, "seeds": found}
+    if stage == fields.heads:
+        return {**node, "heads": found}
+    if "private" not in node:
+        node["private"] = _private(world, fields, t, i, node)
+        node["own"] = _loss_on_everything(world, i, node["core"] | node["private"])
+    if stage == 0:
+        score = float(seeds.uniform(world.seed, "priority", 0, np.array([i]), 1)[0, 0])
+    else:
+        score = min(_loss_on_everything(world, i, node["core"] | seed) for seed in found[:stage]) - node["own"]
+    return {**node, "bid": (score, i, node["private"])}
+
+
+def _loss_on_everything(world: World, i: int, model: Model) -> float:
+    with torch.no_grad():
+        return float(world.loss(model, *world.everything(i)))
+
+
+def _private(world: World, fields: Heads, t: int, i: int, node: Node) -> Model:
+    """A head fitted to all rows of a node by gradient descent, the core frozen."""
+    if fields.split == "all":
+        return world.trained(node["heads"][0], "private", t, i, STEPS)
+    x, y = world.everything(i)
+    z = world.features(node["core"], x)
+    step = 2 / z.square().sum(1).mean()
+    head = node["heads"][0]
+    for _ in range(STEPS):
+        weights = {name: w.clone().requires_grad_() for name, w in head.items()}
+        functional.cross_entropy(functional.linear(z, weights["head.weight"], weights["head.bias"]), y).backward()
+        head = {name: w.detach() - step * w.grad for name, w in weights.items()}
+    return head

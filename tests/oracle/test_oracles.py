@@ -78,6 +78,16 @@ HEADS = {
     ),
 }  # fmt: skip
 
+SEEDED = ("algorithm.seeding=farthest", "training.rounds=18", "evaluation.every=18")
+HEADS |= {
+    "facade, seeded": ("algorithm.warmup=2", *SEEDED),
+    "facade, seeded, 3 heads": ("algorithm.warmup=1", "algorithm.heads=3", *SEEDED, "training.rounds=22"),
+    "facade, seeded, losses": ("algorithm.warmup=1", *SEEDED, *TROUBLE),
+    "facade, seeded, complete graph": ("algorithm.warmup=1", *SEEDED, "topology.name=complete"),
+    "facade, seeded, own head": ("algorithm.warmup=1", *SEEDED, "algorithm.own_head=always"),
+    "ifca, seeded": ("algorithm.warmup=1", *SEEDED),
+}
+
 CASES = BASELINES | HEADS
 
 
@@ -115,7 +125,8 @@ def slow(case: str) -> loops.Moments:
 def heads_of(case: str) -> loops.Heads:
     """The fields of a FACADE case; `slow` counts in it how often its rules applied."""
     fields = described(case).algorithm
-    return loops.Heads(fields["heads"], fields["warmup"], fields["scoring"], fields["own_head"], fields["split"])
+    names = ("heads", "warmup", "scoring", "own_head", "split")
+    return loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest")
 
 
 def fast(case: str, executor: str) -> list[tuple[Any, dict[str, torch.Tensor]]]:
@@ -166,6 +177,14 @@ def test_the_cases_reach_every_rule_of_choosing_and_mixing():
     assert heads_of(cases[0]).kept > 0
     assert heads_of(cases[1]).ties > 0  # a node offline when the others first chose has equal heads
     assert len(late) == 5 + 2
+
+
+def test_seeded_cases_find_seeds_of_both_clusters():
+    (*_, end) = slow("facade, seeded")
+    assert {len({node["choice"] for node in nodes}) for nodes in (end[:5], end[5:])} == {1}
+    assert end[0]["choice"] != end[7]["choice"]
+    late = [node for nodes in slow("facade, seeded, losses") for node in nodes if node.get("stage") == 1]
+    assert {node["bid"][1] for node in late} != {late[0]["bid"][1]}, "nodes did not know the best bid at once"
 
 
 def test_two_hops_change_whom_dac_hears():

@@ -26,7 +26,7 @@ def test_eight_peers_reach_the_state_and_rows_of_the_simulator(algorithm, tmp_pa
 
 
 def test_seeded_heads_travel_too(tmp_path):
-    settings = ("algorithm.seeding=farthest", "algorithm.warmup=1", "training.rounds=12", "training.steps=1")
-    experiment = tiny(*settings, "data.clusters=3:1", "topology.degree=2", "evaluation.every=12")
+    settings = ("algorithm.seeding=farthest", "algorithm.warmup=1", "training.rounds=15", "training.steps=1")
+    experiment = tiny(*settings, "data.clusters=3:1", "topology.degree=2", "evaluation.every=15")
     together = local_network.run(experiment, tmp_path / "net", limits=QUICK)
     assert together.summary["state_sha256"] == run(experiment).summary["state_sha256"]

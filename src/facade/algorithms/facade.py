@@ -100,16 +100,17 @@ class Facade(Algorithm[State]):
     def message(self, turn: Turn, state: State) -> Any:
         if not self._seeds:
             return {"core": state.core, "head": chosen(state.heads, state.choice), "choice": state.choice}
-        sown = self._stage(turn) in (None, self.heads)
-        head = chosen(state.heads, state.choice) if sown else state.seeding.candidate
+        seeking = self._seeks(turn)
+        head = state.seeding.candidate if seeking else chosen(state.heads, state.choice)
         return {"core": state.core, "head": head, "choice": state.choice, "bid": farthest.bid(state.seeding)}
 
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        if self._stage(turn) not in (None, self.heads):
+        if self._seeks(turn):
             return state._replace(
                 seeding=farthest.listen(state.seeding, inbox), health=known.all_alive(state.health, turn.round)
             )
-        state = self._mix(turn, state, inbox, warm=turn.round < self.warmup)
+        stage = self._stage(turn)
+        state = self._mix(turn, state, inbox, warm=turn.round < self.warmup or (stage is not None and stage < 0))
         if not self.revival:
             return state
         return state._replace(seeding=farthest.listen_in_window(turn, state.seeding, inbox, self._sown))
@@ -141,13 +142,14 @@ class Facade(Algorithm[State]):
         return None
 
     def check(self, plan: Plan, nodes: int) -> list[str]:
-        ready = self.warmup + self.heads * plan.spread
+        ready = self._sown.ready(plan.spread)
         if self._seeds and not self.warmup:
             raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
         if self._seeds and plan.rounds <= ready:
+            parts = f"warm-up {self.warmup}, averaging {farthest.CALM}, {self.heads} heads of {plan.spread} each"
             raise ExperimentError(
-                f"algorithm.seeding = 'farthest' takes {ready} rounds (warm-up {self.warmup}, {self.heads} heads of"
-                f" {plan.spread} each), but training.rounds = {plan.rounds}; train longer or set seeding = 'none'"
+                f"algorithm.seeding = 'farthest' takes {ready} rounds ({parts}), but training.rounds = {plan.rounds};"
+                " train longer or set seeding = 'none'"
             )
         if self.revival and not self._seeds:
             raise ExperimentError(
@@ -162,15 +164,21 @@ class Facade(Algorithm[State]):
         return self.seeding == "farthest" and self.heads > 1
 
     def _stage(self, turn: Turn) -> int | None:
-        """Which seed the round looks for; None before and without seeding, k when all are found."""
+        """Which seed the round looks for; below 0 while nodes only average, k when all are found, None
+        before and without seeding."""
         if not self._seeds or turn.round < self.warmup:
             return None
-        return min((turn.round - self.warmup) // turn.spread, self.heads)
+        return self._sown.stage(turn)
+
+    def _seeks(self, turn: Turn) -> bool:
+        """Whether the round looks for a seed."""
+        stage = self._stage(turn)
+        return stage is not None and 0 <= stage < self.heads
 
     def _sow(self, turn: Turn, state: State, stage: int) -> State:
         """Look for the next seed; when all are found, they become the heads."""
         behind = state.seeding.stage < stage
-        if not behind.any():
+        if stage < 0 or not behind.any():
             return state
         common = tree.map(lambda leaf: leaf[:, 0], state.heads)
         seeding = farthest.advance(turn, state.seeding, state.core, common, stage)

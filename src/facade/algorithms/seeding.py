@@ -1,7 +1,9 @@
 """Farthest-first seeding of FACADE's heads: start the clustering well, as k-means++ does for k-means.
 
-After the warm-up every node fits a private head on its own data. The first seed is the private head
-of a randomly preferred node; each further seed is that of the node worst served by the seeds so far.
+After the warm-up nodes average a few times without training, so that their cores agree and a head
+fitted on one suits the others. Then every node fits a private head on its own data. The first seed is
+the private head of a randomly preferred node; each further seed is that of the node worst served by the
+seeds so far.
 Nodes agree on it by max-gossip: each keeps the best bid it has heard. What happens in a round follows
 from the round's number alone, so no coordinator is needed; a node that was offline catches up in its
 next round.
@@ -21,6 +23,8 @@ from facade.engine import Turn
 from facade.messages import Edges, Inbox, per_row, steps
 from facade.tree import Params
 
+CALM = 3
+"""Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
 
@@ -157,7 +161,16 @@ class Sown(NamedTuple):
 
     def window(self, turn: Turn) -> tuple[int, int]:
         """Which window of revival a round belongs to (0 = none yet), and its place in it."""
-        return divmod(max(turn.round - self.warmup - self.heads * turn.spread, 0), MEMORY)
+        return divmod(max(turn.round - self.ready(turn.spread), 0), MEMORY)
+
+    def ready(self, spread: int) -> int:
+        """The round in which all seeds are found."""
+        return self.warmup + CALM + self.heads * spread
+
+    def stage(self, turn: Turn) -> int:
+        """Which seed a round after the warm-up looks for; below 0 while nodes calm down, k when all
+        are found."""
+        return min((turn.round - self.warmup - CALM) // turn.spread, self.heads)
 
 
 def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown) -> tuple[Seeding, Tensor]:
