@@ -114,7 +114,7 @@ def rss():
 def leaves_on_sigterm(home, events):
     """A site as `facade node up` runs it."""
     from facade.errors import FacadeError
-    from facade.runtimes.peer import leaving_on_signals
+    from facade.runtimes.parting import leaving_on_signals
 
     try:
         with leaving_on_signals():

@@ -14,7 +14,7 @@ from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.across import across
 from facade.peers.journal import Journal, Metrics, lines
-from facade.peers.membership import Change, Epochs, Limits, changed, load
+from facade.peers.membership import Limits, load
 from facade.peers.outcome import write_site
 from facade.peers.refusals import Reason
 from facade.peers.shelf import DivergedReplayError, Outgoing
@@ -115,23 +115,6 @@ def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
         set_up(Site.load(made.home("a")), listed)
 
 
-def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
-    made = federation(tmp_path, "abcd")
-    second = changed(made.membership, Change(remove=["d"]), 7)
-    assert second.digest != made.membership.digest
-    assert second.experiment["data"]["clusters"] == "3"
-    epochs = Epochs()
-    assert epochs.add(made.membership)
-    assert not epochs.add(made.membership)
-    epochs.add(second)
-    assert [epochs.governing(r).epoch for r in (0, 6, 7, 100)] == [1, 1, 2, 2]
-    assert epochs.current(7) == [second]
-    with pytest.raises(ExperimentError, match="two different lists"):
-        epochs.add(changed(made.membership, Change(remove=["c"]), 8))
-    with pytest.raises(ExperimentError, match="is no member"):
-        changed(made.membership, Change(remove=["z"]), 7)
-
-
 def test_patient_waits_for_everybody_and_brisk_gives_grace_when_half_have_come():
     limits = Limits(deadline=600, floor=5, grace=1)
     wait = Wait(100.0, {1, 2, 3, 4}, 4)
@@ -170,6 +153,15 @@ def test_a_round_played_again_must_give_the_published_message(tmp_path):
     with pytest.raises(DivergedReplayError, match="round 3"):
         again.commit(3, b"another")
     assert again.get(3).chunk(2, 3) == b"ssa"
+
+
+def test_a_message_made_under_another_list_may_be_taken_back_and_made_anew(tmp_path):
+    Outgoing(tmp_path, 4).commit(3, b"under the old list")
+    again = Outgoing(tmp_path, 4)
+    again.withdraw(3)
+    assert Outgoing(tmp_path, 4).get(3) is None
+    assert again.commit(3, b"under the new one").chunk(0, 9) == b"under the"
+    again.withdraw(7)
 
 
 def test_only_the_window_is_kept(tmp_path):

@@ -1,33 +1,14 @@
-"""Sites as their operators meet them: the commands, their own data, a change of members, a good leave."""
+"""Sites as their operators meet them: the commands, their own data, a good leave."""
 
 import json
-import sys
-import tomllib
 
 import numpy as np
-import pytest
-import tomli_w
 
-from facade import store
-from facade.cli import main
-from facade.peers.journal import lines
-from facade.peers.membership import Change, Membership, changed, load
+from facade.peers.membership import load
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes.local_network import Processes, founded
 from peers.makers import QUICK, leaves_on_sigterm, tiny
-
-
-@pytest.fixture
-def facade(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["facade", *map(str, arguments)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code or 0, capsys.readouterr()
-
-    return call
 
 
 def own_data(path, names, seed):
@@ -112,30 +93,3 @@ def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
         failures = [event["failed"] for _, event in processes.events() if "failed" in event]
         assert all("left in good order" in failure for failure in failures)
     assert all(Outcome.load(home / "run") for home in made.homes)
-
-
-def test_a_member_is_removed_from_a_round_on_while_the_network_runs(tmp_path):
-    experiment = tiny("data.source=digits", 'data.clusters="4"', "data.skew=none", "topology.name=complete",
-                      "training.rounds=10", "evaluation.every=10", "algorithm.name=el")  # fmt: skip
-    given = json.loads(json.dumps(experiment.with_("data.source=given").model_dump()))
-    with founded(experiment, tmp_path, "patient", QUICK) as made:
-        listed = load(made.homes[0] / "membership.json", Site.load(made.homes[0]).settings.admins)
-        first = Membership.model_validate(listed.model_dump(by_alias=True) | {"experiment": given})
-        for home in made.homes:
-            (home / "membership.json").write_text(first.sign([tmp_path / "admin.key"]))
-            node = tomllib.loads((home / "node.toml").read_text()) | {"data": {"source": "digits"}}
-            (home / "node.toml").write_text(tomli_w.dumps(node))
-        with Processes(made.homes) as processes:
-            failures = {}
-            for home, event in processes.events():
-                if "failed" in event:
-                    failures[home.name] = event["failed"]
-                elif home == made.homes[0] and any(row["round"] == 1 for row in event["rows"]):
-                    second = changed(first, Change(remove=["n3"]), 8).sign([tmp_path / "admin.key"])
-                    for each in made.homes:
-                        store.replace(each / "membership.json", second.encode())
-    assert list(failures) == ["n3"]
-    assert "no member from round 8 on" in failures["n3"]
-    for home in made.homes[:3]:
-        assert any(event["event"] == "epoch" and event["round"] == 8 for event in lines(home / "run" / "log.jsonl"))
-        assert Outcome.load(home / "run").epoch == 2

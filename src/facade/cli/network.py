@@ -101,17 +101,22 @@ def update(
     rotate: Annotated[list[Path] | None, typer.Option(help="A .join file with a new certificate. Repeatable.")] = None,
     output: List = Path("membership.json"),
 ) -> None:
-    """Make the next epoch's list: add, remove, or change certificates, from a round on."""
+    """Make the next epoch's list: add, remove, or change certificates, from a round on. Without any of
+    them it ends a rotation: from that round on, the old certificate is refused."""
     need_extra()
     from facade import store
     from facade.peers import identity
     from facade.peers.membership import Change, changed, load
 
-    if not (add or remove or rotate):
-        raise ExperimentError("nothing to change; give --add, --remove or --rotate")
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
+    old = load(membership, public)
+    if not (add or remove or rotate or any(member.next_certificate for member in old.members)):
+        raise ExperimentError(
+            f"{membership}: nothing to change; give --add, --remove or --rotate"
+            " (without them, an update ends a rotation, but this list has none)"
+        )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    made = changed(load(membership, public), Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    made = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
     store.replace(output, made.sign(key).encode())
     out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", highlight=False)
 

@@ -61,7 +61,7 @@ def rotate(
     id = Site.load(home).settings.id
     if finish:
         finish_rotation(home, id)
-        out.print("The new certificate is in place; start the node again.", highlight=False)
+        out.print("The new certificate is in place; if the node runs, stop it and start it again.", highlight=False)
     else:
         out.print(f"Written: {rotate_site(home, id, days)}. Send it to the federation's admin.", highlight=False)
 
@@ -73,7 +73,8 @@ def up(
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
-    from facade.runtimes.peer import leaving_on_signals, run
+    from facade.runtimes.parting import leaving_on_signals
+    from facade.runtimes.peer import run
 
     def show(rows: list[dict[str, object]]) -> None:
         for row in rows:

@@ -193,6 +193,12 @@ class Epochs:
         now = self.governing(round)
         return [m for m in self.known if m.epoch >= now.epoch]
 
+    def certificates(self, id: str, round: int) -> list[str]:
+        """The certificates that a member may show to a node in `round`. A new one is good as soon as a
+        list names it, so that a site can change to it before the list is in force."""
+        listed = (member for m in self.current(round) for member in m.members if member.id == id)
+        return list(dict.fromkeys(pem for member in listed for pem in member.certificates))
+
 
 @dataclass(frozen=True)
 class Change:
@@ -201,7 +207,7 @@ class Change:
     add: Sequence[identity.Join] = ()
     remove: Sequence[str] = ()
     rotate: Sequence[identity.Join] = ()
-    """Sites with a new certificate; the old one stays good until the next update that names them not."""
+    """Sites with a new certificate; the old one stays good until the next update is in force."""
 
 
 def changed(old: Membership, change: Change, first_round: int) -> Membership:

@@ -33,6 +33,7 @@ class Reason(enum.IntEnum):
     TOO_LARGE = 40
     UNUSABLE = 41
     EQUIVOCATION = 42
+    NOT_ADMITTED = 43
 
     @property
     def word(self) -> str:

@@ -63,6 +63,14 @@ class Outgoing:
             self._ready.notify_all()
         return made
 
+    def withdraw(self, round: int) -> None:
+        """Take back a round's message, for the round is played by another list: nobody can use what was
+        made under the one before."""
+        with self._ready:
+            known = self._published.pop(round, None)
+        if known is not None:
+            known.path.unlink(missing_ok=True)
+
     def get(self, round: int, seconds: float = 0.0) -> Published | None:
         """A round's message, waited for that long at most."""
         with self._ready:

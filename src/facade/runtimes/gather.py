@@ -34,6 +34,10 @@ class BehindError(Exception):
         self.round = round
 
 
+class ShutOutError(Exception):
+    """No peer that was asked admits this node any more."""
+
+
 class Refuse(Protocol):
     """The algorithm's own check: why a message is unusable, or None."""
 
@@ -85,8 +89,8 @@ class Gatherer:
         self._metrics = metrics
         self.digests: dict[tuple[str, int], str] = {}
         """The first digest accepted from each (sender, round) lately; another one is an equivocation."""
-        self.watch: Callable[[], None] = lambda: None
-        """Called now and then while waiting."""
+        self.watch: Callable[[int], None] = lambda _: None
+        """Called now and then while waiting, with the round; what it raises ends the waiting."""
 
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
         """Messages by sender. RefusedError never leaves: what is refused is missing."""
@@ -108,6 +112,7 @@ class Gatherer:
 
     def _await(self, membership: Membership, ask: Ask, wait: Wait, news: queue.SimpleQueue[_News]) -> dict[int, Any]:
         heard: dict[int, Any] = {}
+        shut_out = 0
         while wait.outstanding:
             left = self._policy.until(wait) - time.monotonic()
             if left <= 0:
@@ -115,17 +120,20 @@ class Gatherer:
             try:
                 told = news.get(timeout=min(left, 0.5))
             except queue.Empty:
-                self.watch()
+                self.watch(ask.round)
                 continue
             if told.behind is not None:
                 raise BehindError(told.behind)
             id = membership.members[told.pull.peer].id
             if told.refusal is not None:
                 self._refused(id, ask.round, told.refusal)
+                shut_out += told.refusal.reason is Reason.NOT_ADMITTED
             else:
                 heard[told.pull.peer] = told.message
                 self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
             wait.came(told.pull.peer, time.monotonic())
+        if shut_out == len(ask.senders):
+            raise ShutOutError
         return heard
 
     def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
@@ -193,7 +201,9 @@ class Gatherer:
             request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
             try:
                 reply = self._links.to(peer).call(request, _CALL_SECONDS)
-            except UnreachableError:
+            except UnreachableError as error:
+                if error.denied:
+                    raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
                 pull.chunk = max(pull.chunk // 2, SMALLEST_CHUNK)
                 pull.retries += 1
                 pull.stop.wait(pause)

@@ -1,10 +1,15 @@
-"""The end of a run among peers: a node that has finished stays until nobody needs it any more."""
+"""The end of a run among peers: a node that has finished stays until nobody needs it any more; one that
+is asked to go leaves at once."""
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from facade.checkpoint import Bell
+from facade.errors import StoppedError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.membership import Member
 from facade.peers.refusals import RefusedError
@@ -15,6 +20,26 @@ if TYPE_CHECKING:
 
 _CALL_SECONDS = 2.0
 _PAUSE = 0.2
+
+
+class LeftError(StoppedError):
+    """Somebody asked the node to leave; it can come back any time."""
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message, signal)
+        self.exit_code = 0
+
+
+@contextlib.contextmanager
+def leaving_on_signals() -> Iterator[None]:
+    """Inside the with-block, SIGTERM and SIGINT raise LeftError at once: whatever is on disk is whole
+    at any moment, and a round that was begun is played again."""
+
+    def leave(number: int) -> None:
+        raise LeftError("left in good order; to come back: facade node up", number)
+
+    with Bell().listening(leave):
+        yield
 
 
 def part(node: Node) -> None:

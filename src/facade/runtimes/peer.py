@@ -7,24 +7,22 @@ was killed starts again from its newest checkpoint and plays to the same bits.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from facade import store, tree
-from facade.checkpoint import Bell
+from facade import tree
 from facade.engine import Played, play, turn_of
-from facade.errors import StoppedError
+from facade.errors import FacadeError
 from facade.learner import one_intra_op_thread
 from facade.messages import Everyone, Inbox, Post
 from facade.peers import identity
 from facade.peers.gate import Gate
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
-from facade.peers.membership import Epochs, Member, Membership, load
+from facade.peers.membership import Member, Membership
 from facade.peers.outcome import Outcome, write_site
 from facade.peers.shelf import Checkpoints, Outgoing, Saved
 from facade.peers.site import Site
@@ -32,42 +30,20 @@ from facade.peers.waiting import policy
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
-from facade.runtimes.gather import Ask, BehindError, Gatherer
+from facade.runtimes.arriving import await_first_round
+from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
+from facade.runtimes.lists import Lists
 from facade.runtimes.parting import part, step_aside
 from facade.runtimes.rpc import Credentials, Links, Server
-from facade.runtimes.scene import RemovedError, Scene, inbox_of
+from facade.runtimes.scene import RemovedError, inbox_of
 from facade.wire import Form, Origin, pack
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
 
 
-class LeftError(StoppedError):
-    """Somebody asked the node to leave; it can come back any time."""
-
-    def __init__(self, message: str, signal: int) -> None:
-        super().__init__(message, signal)
-        self.exit_code = 0
-
-
-@contextlib.contextmanager
-def leaving_on_signals() -> Iterator[None]:
-    """Inside the with-block, SIGTERM and SIGINT raise LeftError at once: whatever is on disk is whole
-    at any moment, and a round that was begun is played again."""
-
-    def leave(number: int) -> None:
-        raise LeftError("left in good order; to come back: facade node up", number)
-
-    with Bell().listening(leave):
-        yield
-
-
 class _NextEpochError(Exception):
     """A round is governed by another list than the one it was begun under."""
-
-    def __init__(self, post: Post) -> None:
-        super().__init__(post.round)
-        self.post = post
 
 
 class Node:
@@ -80,35 +56,39 @@ class Node:
         self._watch = watch
         self._baseline = baseline
         self._files = RunDirectory(site.run)
-        self._epochs = Epochs()
-        self._learn_epochs()
+        self.lists = Lists(site)
         self._checkpoints = Checkpoints(self._files)
         self._saved = self._checkpoints.restore()
         if self._saved is None:
             self._files.cut("rows.jsonl", 0)
-        begun = self._saved.round if self._saved else self._epochs.known[0].first_round
-        self._scene = Scene.of(site, self._epochs.governing(begun))
-        self._scenes = {self.membership.epoch: self._scene}
+        begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
+        self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
         self.journal = Journal(site.run / "log.jsonl")
         self.metrics = Metrics(site.settings.metrics_port)
         self.ledger = Ledger(self._saved.ledger if self._saved else None)
         self._outgoing = Outgoing(site.run / "outgoing", limits.window)
+        self.lists.recall(range(max(0, begun - limits.window), begun))
+        self._joins = self._saved is None and begun > 0
         self.gate = Gate(
-            self._epochs,
+            self.lists.epochs,
             self._outgoing,
-            self._entitled,
+            self.lists.entitled,
             self._scene.plan.rounds,
             limits.chunk,
             self.journal,
             self.metrics,
-            begun,
+            begun - self._joins,
         )
         own = Credentials(site.tls_key, site.certificate)
         self.policy = policy(self._scene.membership.policy, limits, opening=self._saved is None)
-        self.links = Links(own, limits.chunk)
+        self.links = Links(own, limits.chunk, self._certificates)
         self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
-        self._gatherer.digests = self._heard_before(begun)
+        self._gatherer.watch = self._notice
+        if self._saved is not None and self._saved.epoch != self.membership.epoch:
+            self._outgoing.withdraw(begun)
+        else:
+            self._gatherer.digests = self._heard_before(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
         self._lap = time.monotonic()
 
@@ -149,24 +129,28 @@ class Node:
         return self._scene.membership
 
     def _play(self) -> Played:
+        if self._joins:
+            await_first_round(self)
         start = self._scene.start(self._saved)
         while True:
             scene = self._scene
             game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
             try:
                 return self._drive(game)
-            except _NextEpochError as turned:
-                start = self._turn_page(turned.post)
+            except _NextEpochError:
+                start = self._turn_page()
             except BehindError as behind:
                 start = self._jump(behind.round)
+            except ShutOutError:
+                raise self._why_shut_out() from None
 
     def _drive(self, game: Generator[Post, Inbox, Played]) -> Played:
         """Carry posts to inboxes until the game is over."""
         post = next(game)
         while True:
-            self._learn_epochs()
-            if self._epochs.governing(post.round) is not self.membership:
-                raise _NextEpochError(post)
+            self._post = post
+            self._commit_rows(post.rows)
+            self._notice(post.round)
             self._commit(post)
             inbox = self._exchange(post)
             try:
@@ -178,8 +162,6 @@ class Node:
     def _commit(self, post: Post) -> None:
         """Make the round's start and then its message durable. Only what is on disk is served, and a
         message is on disk only if the state that it was made from is."""
-        self._commit_rows(post.rows)
-        self._last = post.state
         self._checkpoints.save(post.round, self.membership.epoch, post.state, self.ledger.plain())
         origin = Origin(self.membership.digest, self._scene.number, post.round)
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
@@ -217,9 +199,11 @@ class Node:
     def _jump(self, to: int) -> tuple[int, Any]:
         """Too far behind to replay: go to the round where the others are, with the messages that the
         neighbours of the last rounds still keep, mixed by the algorithm's own rule."""
-        scene, state = self._scene, self._last
-        to = min(to, scene.plan.rounds if scene.plan.all_reduce else scene.plan.rounds - 1)
+        plan = self._scene.plan
+        to = min(to, plan.rounds if plan.all_reduce else plan.rounds - 1)
         self.journal.write("jumped", round=to, before=self.gate.round)
+        state = self._enter(to)
+        scene = self._scene
         if to == scene.plan.rounds:
             return to, state
         algorithm = scene.setup.algorithm
@@ -227,7 +211,8 @@ class Node:
         own = algorithm.message(turn, state)
         enough = 3 * max(1, getattr(algorithm, "heads", 1))
         heard: dict[int, Any] = {}
-        for round in range(to, max(-1, to - scene.membership.limits.window // 2), -1):
+        oldest = max(scene.membership.first_round, to - scene.membership.limits.window // 2 + 1)
+        for round in range(to, oldest - 1, -1):
             missing = [i for i in scene.neighbours(round) if i not in heard][: enough - len(heard)]
             try:
                 heard |= self._hear(round, missing, own) if missing else {}
@@ -235,38 +220,42 @@ class Node:
                 return self._jump(further.round)
         return to, algorithm.mix(turn, state, inbox_of(scene.number, own, heard, False))
 
-    def _entitled(self, round: int, caller: int) -> bool:
-        scene = self._scenes.get(self._epochs.governing(round).epoch)
-        return scene is not None and scene.entitled(round, caller)
-
     def _callers(self) -> list[Member]:
-        return [member for membership in self._epochs.current(self.gate.round) for member in membership.members]
+        return [member for list in self.lists.epochs.current(self.gate.round) for member in list.members]
 
-    def _learn_epochs(self) -> None:
-        """Take the list that the operator has put into the directory since, and remember it."""
-        path, kept = self.site.home / "membership.json", self.site.run / "epochs"
-        if not self._epochs.known:
-            kept.mkdir(parents=True, exist_ok=True)
-            for earlier in sorted(kept.glob("*.json"), key=lambda p: int(p.stem)):
-                self._epochs.add(load(earlier, self.site.settings.admins))
-            self._seen = 0
-            self.site.membership()
-        changed = path.stat().st_mtime_ns
-        if changed == self._seen:
-            return
-        self._seen = changed
-        found = load(path, self.site.settings.admins)
-        if self._epochs.add(found):
-            store.replace(kept / f"{found.epoch}.json", path.read_bytes())
+    def _certificates(self, id: str) -> list[str]:
+        return self.lists.epochs.certificates(id, self.gate.round)
 
-    def _turn_page(self, post: Post) -> tuple[int, Any]:
+    def _notice(self, round: int) -> None:
+        """Look for a new list; _NextEpochError if this round is to be played by it."""
+        self.lists.look(self.journal)
+        if self.lists.epochs.governing(round) is not self.membership:
+            raise _NextEpochError
+
+    def _turn_page(self) -> tuple[int, Any]:
         """Go on under the next list. The round is begun again: its graph and numbers are other ones."""
-        self._commit_rows(post.rows)
-        self._scene = Scene.of(self.site, self._epochs.governing(post.round))
-        self._scenes[self.membership.epoch] = self._scene
-        self.gate.last_round = self._scene.plan.rounds
-        self.journal.write("epoch", epoch=self.membership.epoch, round=post.round)
-        return self._scene.start(Saved(post.round, self.membership.epoch, tree.flatten(post.state), {}))
+        round = self._post.round
+        self._outgoing.withdraw(round)
+        self._gatherer.digests = {key: digest for key, digest in self._gatherer.digests.items() if key[1] < round}
+        return round, self._enter(round)
+
+    def _enter(self, round: int) -> Any:
+        """The state to begin a round with, as the list that governs it wants it."""
+        scene = self.lists.scene(round)
+        if scene is not self._scene:
+            self._scene = scene
+            self.gate.last_round = scene.plan.rounds
+            self.journal.write("epoch", epoch=self.membership.epoch, round=round)
+        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}))[1]
+
+    def _why_shut_out(self) -> FacadeError:
+        """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""
+        self.lists.look(self.journal)
+        self.lists.scene(self._post.round + 1)
+        return FacadeError(
+            f"no neighbour admits this site in round {self._post.round} any more; put the newest membership.json"
+            " beside node.toml and start again, or ask the federation's admin"
+        )
 
     def _heard_before(self, round: int) -> dict[tuple[str, int], str]:
         """Digests that were accepted before a restart, for the rounds that may be played again."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -121,8 +121,9 @@ class UnreachableError(Exception):
 class Link:
     """The way to one peer; it connects when it is first used, and again after trouble."""
 
-    def __init__(self, own: Credentials, peer: Member, largest_chunk: int) -> None:
-        credentials = grpc.ssl_channel_credentials("".join(peer.certificates).encode(), own.key, own.certificate)
+    def __init__(self, own: Credentials, peer: Member, largest_chunk: int, certificates: Sequence[str] = ()) -> None:
+        trusted = "".join(certificates or peer.certificates).encode()
+        credentials = grpc.ssl_channel_credentials(trusted, own.key, own.certificate)
         self._channel = grpc.secure_channel(
             peer.address,
             credentials,
@@ -156,20 +157,22 @@ class Link:
 
 
 class Links:
-    """The ways to all peers, made when they are needed."""
+    """The ways to all peers, made when they are needed, and anew where a list names other certificates."""
 
-    def __init__(self, own: Credentials, largest_chunk: int) -> None:
+    def __init__(self, own: Credentials, largest_chunk: int, certificates: Callable[[str], list[str]]) -> None:
         self._own = own
         self._largest_chunk = largest_chunk
+        self._certificates = certificates
         self._links: dict[tuple[str, ...], Link] = {}
         self._lock = threading.Lock()
 
     def to(self, peer: Member) -> Link:
-        """The link to a member as the list describes it."""
-        key = (peer.id, peer.address, *peer.certificates)
+        """The link to a member at the address of the list, with the certificates that are good now."""
+        certificates = self._certificates(peer.id)
+        key = (peer.id, peer.address, *certificates)
         with self._lock:
             if key not in self._links:
-                self._links[key] = Link(self._own, peer, self._largest_chunk)
+                self._links[key] = Link(self._own, peer, self._largest_chunk, certificates)
             return self._links[key]
 
     def close(self) -> None:

@@ -1,0 +1,84 @@
+"""The lists that a node follows: those it has kept, and the one that its operator puts beside node.toml."""
+
+from __future__ import annotations
+
+from facade import store
+from facade.errors import ExperimentError
+from facade.peers import identity
+from facade.peers.journal import Journal
+from facade.peers.membership import Epochs, load
+from facade.peers.site import Site
+from facade.runtimes.scene import Scene
+
+
+class Lists:
+    """The epochs that a site knows, and what each of them makes of it."""
+
+    def __init__(self, site: Site) -> None:
+        self.epochs = Epochs()
+        self._site = site
+        self._path = site.home / "membership.json"
+        self._kept = site.run / "epochs"
+        self._kept.mkdir(parents=True, exist_ok=True)
+        for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
+            self.epochs.add(load(earlier, site.settings.admins))
+        if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
+            site.membership()
+        self._scenes: dict[int, Scene] = {}
+        self._said = ""
+        self._take()
+
+    def look(self, journal: Journal) -> None:
+        """Take the list that the operator has put there since. One that cannot be used is named in
+        the log and looked at again: it may be half copied."""
+        if self._written() == self._seen:
+            return
+        try:
+            self._take()
+            self._said = ""
+        except ExperimentError as error:
+            if str(error) != self._said:
+                journal.write("list-refused", says=str(error))
+            self._said = str(error)
+
+    def _take(self) -> None:
+        written = self._written()
+        found = load(self._path, self._site.settings.admins)
+        if self.epochs.add(found):
+            store.replace(self._kept / f"{found.epoch}.json", self._path.read_bytes())
+        self._seen = written
+
+    def _written(self) -> int:
+        """When the list was written; 0 if there is none."""
+        try:
+            return self._path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def scene(self, round: int) -> Scene:
+        """What the list that governs a round makes of this site; RemovedError if it is no member then,
+        ExperimentError if the others will not accept its certificate."""
+        membership = self.epochs.governing(round)
+        own = identity.fingerprint(self._site.certificate)
+        good = self.epochs.certificates(self._site.settings.id, round)
+        if good and own not in map(identity.fingerprint, good):
+            raise ExperimentError(
+                f"the list of epoch {membership.epoch}, in force from round {membership.first_round} on, does not have"
+                f" the certificate of this site ({own[:16]}); run: facade node rotate --finish, and start again"
+            )
+        if membership.epoch not in self._scenes:
+            self._scenes[membership.epoch] = Scene.of(self._site, membership)
+        return self._scenes[membership.epoch]
+
+    def recall(self, rounds: range) -> None:
+        """Know, after a restart, who may have the messages of the rounds before it."""
+        for round in rounds:
+            membership = self.epochs.governing(round)
+            member = membership.number(self._site.settings.id) is not None
+            if member and membership.epoch not in self._scenes:
+                self._scenes[membership.epoch] = Scene.of(self._site, membership)
+
+    def entitled(self, round: int, caller: int) -> bool:
+        """Whether a member may have this site's message of a round."""
+        scene = self._scenes.get(self.epochs.governing(round).epoch)
+        return scene is not None and scene.entitled(round, caller)
