@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +84,10 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
     )
 
 
-KILLED_FILES = ("store.py", "shelf.py", "runtimes/peer.py", "gather.py", "wire.py", "scene.py", "parting.py")
+KILLED_FILES = (
+    "store.py", "shelf.py", "runtimes/peer.py", "arriving.py", "lists.py", "gather.py", "wire.py", "scene.py",
+    "parting.py",
+)  # fmt: skip
 
 
 def dies_at_line(home, events, last):
@@ -92,18 +96,29 @@ def dies_at_line(home, events, last):
     site_process(home, events)
 
 
-def slow(home, events, seconds):
-    """A site whose training takes that much longer."""
+def slow(home, events, times):
+    """A site whose training takes so many times as long as it would."""
     from facade.learner import Learner
 
     fit = Learner.fit
 
     def slowly(self, *args, **kwargs):
-        threading.Event().wait(seconds)
-        return fit(self, *args, **kwargs)
+        began = time.monotonic()
+        made = fit(self, *args, **kwargs)
+        threading.Event().wait((times - 1) * (time.monotonic() - began))
+        return made
 
     Learner.fit = slowly
     site_process(home, events)
+
+
+def until(condition):
+    """Wait for something that other processes do."""
+    for _ in range(1200):
+        if condition():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it did not happen within a minute")
 
 
 def rss():

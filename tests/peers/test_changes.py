@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import tomllib
 from contextlib import contextmanager
 
@@ -18,7 +17,7 @@ from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes.local_network import Processes, founded
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
-from peers.makers import QUICK, leaves_on_sigterm, tiny
+from peers.makers import QUICK, leaves_on_sigterm, tiny, until
 
 
 class Network:
@@ -84,15 +83,6 @@ class Network:
 
 
 END = float("inf")
-
-
-def until(condition):
-    """Wait for something that other processes do."""
-    for _ in range(1200):
-        if condition():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError("it did not happen within a minute")
 
 
 @pytest.fixture

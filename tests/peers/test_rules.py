@@ -117,32 +117,31 @@ def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
 
 def test_patient_waits_for_everybody_and_brisk_gives_grace_when_half_have_come():
     limits = Limits(deadline=600, floor=5, grace=1)
-    wait = Wait(100.0, {1, 2, 3, 4}, 4)
+    wait = Wait(100.0, set("abcd"), 4)
     patient, brisk = Patient(limits), Brisk(limits)
     assert (patient.until(wait), brisk.until(wait)) == (700.0, 105.0)
-    wait.came(1, 101.0)
+    wait.came("a", 101.0)
     assert brisk.until(wait) == 105.0
-    wait.came(2, 102.0)
-    assert (patient.until(wait), brisk.until(wait)) == (700.0, 103.0)
+    wait.came("b", 102.0)
+    assert (patient.until(wait), brisk.until(wait), wait.latest) == (700.0, 103.0, 102.0)
 
 
 def test_who_missed_twice_is_waited_for_one_second_until_heard_again():
     brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
     for _ in range(2):
-        brisk.learn({2}, {1}, 3.0)
-    assert brisk.until(Wait(100.0, {1}, 3)) == 101.0
-    assert brisk.until(Wait(100.0, {1, 2}, 3)) == 109.0
-    brisk.learn({1, 2}, set(), 3.0)
-    assert brisk.until(Wait(100.0, {1}, 3)) == 109.0
+        brisk.learn({"b"}, {"a"}, 3.0)
+    assert brisk.until(Wait(100.0, {"a"}, 3)) == 101.0
+    assert brisk.until(Wait(100.0, {"a", "b"}, 3)) == 109.0
+    brisk.learn({"a", "b"}, set(), 3.0)
+    assert brisk.until(Wait(100.0, {"a"}, 3)) == 109.0
 
 
-def test_the_first_round_waits_for_sites_that_start_later():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1), opening=True)
-    wait = Wait(100.0, {1, 2}, 2)
-    wait.came(1, 100.0)
-    assert brisk.until(wait) == 700.0
-    brisk.learn({1, 2}, set(), 300.0)
-    assert brisk.until(Wait(500.0, {1, 2}, 2)) == 505.0
+def test_waiting_in_vain_does_not_make_the_next_wait_longer():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    brisk.learn({"a"}, set(), 3.0)
+    for _ in range(9):
+        brisk.learn(set(), {"b"}, 0.0)
+    assert brisk.until(Wait(100.0, {"a", "b"}, 4)) == 109.0
 
 
 def test_a_round_played_again_must_give_the_published_message(tmp_path):

@@ -11,19 +11,25 @@ from facade.peers.membership import Limits
 
 @dataclass
 class Wait:
-    """One round's waiting, as it stands; times are monotonic seconds."""
+    """One round's waiting, as it stands; times are monotonic seconds, peers are ids: numbers change
+    from list to list."""
 
     started: float
-    outstanding: set[int]
+    outstanding: set[str]
     wanted: int
     final: bool = False
     """The exchange after the last round."""
     half: float | None = None
     """When half of the wanted messages had come."""
 
-    def came(self, peer: int, now: float) -> None:
+    def __post_init__(self) -> None:
+        self.latest = self.started
+        """When the last message came; until one has, when the waiting began."""
+
+    def came(self, peer: str, now: float) -> None:
         """A message has arrived, or will not."""
         self.outstanding.discard(peer)
+        self.latest = now
         if self.half is None and self.wanted - len(self.outstanding) >= math.ceil(self.wanted / 2):
             self.half = now
 
@@ -34,10 +40,10 @@ class Policy(Protocol):
     def until(self, wait: Wait) -> float:
         """The moment to go on without those who are outstanding."""
 
-    def learn(self, heard: set[int], missed: set[int], seconds: float) -> None:
-        """A round's waiting is over."""
+    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
+        """A round's waiting is over; what came had come after so many seconds."""
 
-    def patience(self, peer: int) -> float:
+    def patience(self, peer: str) -> float:
         """Seconds to wait, at the end, for a peer that cannot be reached."""
 
 
@@ -50,10 +56,10 @@ class Patient:
     def until(self, wait: Wait) -> float:
         return wait.started + self.limits.deadline
 
-    def learn(self, heard: set[int], missed: set[int], seconds: float) -> None:
+    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
         pass
 
-    def patience(self, peer: int) -> float:
+    def patience(self, peer: str) -> float:
         return self.limits.linger
 
 
@@ -64,15 +70,12 @@ class Brisk:
 
     limits: Limits
     usual: float | None = None
-    """Moving average of the seconds that rounds took to gather."""
-    misses: dict[int, int] = field(default_factory=dict)
-    opening: bool = False
-    """Whether the run's first round is still to come: sites start minutes apart, so that one is patient."""
+    """Moving average of the seconds in which a round's messages came; those who were waited for in vain
+    are not in it, or every miss would make the next wait longer."""
+    misses: dict[str, int] = field(default_factory=dict)
 
     def until(self, wait: Wait) -> float:
         limits = self.limits
-        if self.opening:
-            return wait.started + limits.deadline
         end = wait.started + min(max(3 * (self.usual or 0.0), limits.floor), limits.deadline)
         if wait.half is not None and not wait.final:
             end = min(end, wait.half + limits.grace)
@@ -80,18 +83,17 @@ class Brisk:
             end = min(end, wait.started + limits.grace)
         return end
 
-    def learn(self, heard: set[int], missed: set[int], seconds: float) -> None:
-        if self.opening:  # how long the others took to start says nothing about rounds
-            self.opening, seconds = False, min(seconds, self.limits.floor / 3)
-        self.usual = seconds if self.usual is None else 0.8 * self.usual + 0.2 * seconds
+    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
+        if heard:
+            self.usual = seconds if self.usual is None else 0.8 * self.usual + 0.2 * seconds
         self.misses = {peer: count for peer, count in self.misses.items() if peer not in heard}
         for peer in missed:
             self.misses[peer] = self.misses.get(peer, 0) + 1
 
-    def patience(self, peer: int) -> float:
+    def patience(self, peer: str) -> float:
         return self.limits.grace if self.misses.get(peer, 0) >= 2 else self.limits.linger
 
 
-def policy(name: str, limits: Limits, opening: bool) -> Policy:
-    """The policy of a name; `opening` says that the run begins."""
-    return Brisk(limits, opening=opening) if name == "brisk" else Patient(limits)
+def policy(name: str, limits: Limits) -> Policy:
+    """The policy of a name."""
+    return Brisk(limits) if name == "brisk" else Patient(limits)

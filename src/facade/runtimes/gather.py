@@ -95,7 +95,8 @@ class Gatherer:
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
         """Messages by sender. RefusedError never leaves: what is refused is missing."""
         stop, news = threading.Event(), queue.SimpleQueue[_News]()
-        wait = Wait(time.monotonic(), set(ask.senders), len(ask.senders), ask.final)
+        ids = {peer: membership.members[peer].id for peer in ask.senders}
+        wait = Wait(time.monotonic(), set(ids.values()), len(ids), ask.final)
         room = threading.Semaphore(MOST_PULLS)
         pulls = {peer: _Pull(peer, stop) for peer in ask.senders}
         for pull in pulls.values():
@@ -105,8 +106,9 @@ class Gatherer:
             heard = self._await(membership, ask, wait, news)
         finally:
             stop.set()
-        missed = set(ask.senders) - heard.keys()
-        self._policy.learn(set(heard), missed, time.monotonic() - wait.started)
+        self._note_missed(ask.round, wait)
+        came = {ids[peer] for peer in heard}
+        self._policy.learn(came, set(ids.values()) - came, wait.latest - wait.started)
         self._record(membership, ask, pulls, heard)
         return heard
 
@@ -131,10 +133,18 @@ class Gatherer:
             else:
                 heard[told.pull.peer] = told.message
                 self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
-            wait.came(told.pull.peer, time.monotonic())
+            wait.came(id, time.monotonic())
         if shut_out == len(ask.senders):
             raise ShutOutError
         return heard
+
+    def _note_missed(self, round: int, wait: Wait) -> None:
+        """Say in the log who did not come, and how long they were waited for when all others had."""
+        if not wait.outstanding:
+            return
+        granted, waited = (moment - wait.latest for moment in (self._policy.until(wait), time.monotonic()))
+        seconds = {"granted": max(0.0, granted), "waited": waited}
+        self._journal.write("missed", round=round, peers=sorted(wait.outstanding), **seconds)
 
     def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
         self._ledger.refuse(id, refusal.reason.word)

@@ -60,7 +60,7 @@ def part(node: Node) -> None:
             status = _say_farewell(node, member)
             if status is not None:
                 reached[id] = now
-            patience = node.policy.patience(node.membership.number(id) or 0)
+            patience = node.policy.patience(id)
             if status is Status.FINISHED or now - reached[id] > patience or now - began > limits.deadline:
                 staying.pop(id)
         with gate.said:

@@ -30,7 +30,7 @@ from facade.peers.waiting import policy
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
-from facade.runtimes.arriving import await_first_round
+from facade.runtimes.arriving import await_everybody, await_first_round
 from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.lists import Lists
 from facade.runtimes.parting import part, step_aside
@@ -81,7 +81,7 @@ class Node:
             begun - self._joins,
         )
         own = Credentials(site.tls_key, site.certificate)
-        self.policy = policy(self._scene.membership.policy, limits, opening=self._saved is None)
+        self.policy = policy(self.membership.policy, limits)
         self.links = Links(own, limits.chunk, self._certificates)
         self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
         self._gatherer.watch = self._notice
@@ -131,6 +131,8 @@ class Node:
     def _play(self) -> Played:
         if self._joins:
             await_first_round(self)
+        elif self._saved is None:
+            await_everybody(self)
         start = self._scene.start(self._saved)
         while True:
             scene = self._scene
