@@ -91,7 +91,7 @@ def doctor(
     home: Home = Path("."),
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
 ) -> None:
-    """Check everything that a start needs: keys, list, names, data, disk, and every peer's reachability."""
+    """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
     from facade.runtimes.doctor import examine
 

@@ -97,9 +97,17 @@ class Gate:
                 if self.finished:
                     self.settled.add(id)
                 self.said.notify_all()
+        if request.kind is Kind.MEASURE:
+            return self._measure(request)
         if request.kind is not Kind.PULL:
             return Reply(Status.FINISHED if self.finished else Status.NOT_YET, self.round)
         return self._pull(request)
+
+    def _measure(self, request: Request) -> Reply:
+        """Zeros for a member that measures its line: never more than a chunk, as any neighbour may pull."""
+        if not 0 < request.length <= self.largest_chunk:
+            raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes to measure with")
+        return Reply(Status.HERE, self.round, total=request.length, chunk=bytes(request.length))
 
     def _pull(self, request: Request) -> Reply:
         soon = request.round <= self.round + 1

@@ -26,6 +26,7 @@ class Kind(enum.IntEnum):
     PULL = 1
     FAREWELL = 2
     PROBE = 3
+    MEASURE = 4
 
 
 class Status(enum.IntEnum):
@@ -41,7 +42,8 @@ class Status(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Request:
-    """A part of a round's message, please; or: I need nothing more (FAREWELL); or: are you there?"""
+    """A part of a round's message, please; or: I need nothing more (FAREWELL); or: are you there (PROBE)?
+    or: as many empty bytes as a part has, to see how fast they come (MEASURE)."""
 
     kind: Kind
     membership: bytes

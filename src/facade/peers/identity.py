@@ -167,6 +167,12 @@ def days_left(pem: str | bytes) -> float:
     return left.total_seconds() / 86400
 
 
+def days_to_wait(pem: str | bytes) -> float:
+    """Days until a certificate begins to be good; negative for one that has begun."""
+    left = parsed(pem).not_valid_before_utc - datetime.datetime.now(datetime.UTC)
+    return left.total_seconds() / 86400
+
+
 def canonical(content: Any) -> bytes:
     """JSON with one way of writing it, so that it can be signed and compared."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

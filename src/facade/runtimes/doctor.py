@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from facade.engine import listed, turn_of
 from facade.errors import FacadeError
 from facade.peers import identity
-from facade.peers.headers import Kind, Request, Status
+from facade.peers.headers import Reply
 from facade.peers.membership import Membership
 from facade.peers.refusals import Reason, RefusedError
 from facade.peers.site import Site
+from facade.runtimes.line import Caller, Line
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
 from facade.runtimes.scene import Scene
 from facade.tree import row_bytes
+from facade.wire import Form
 
 _FEW_DAYS = 30
 
@@ -43,22 +46,41 @@ def examine(home: Path) -> list[Finding]:
 def _examine(home: Path) -> Iterator[Finding]:
     site = Site.load(home)
     yield Finding(True, "keys and node.toml are there, and private")
-    days = identity.days_left(site.certificate)
-    yield Finding(days > 0, f"the certificate is good for {days:.0f} days" if days > 0 else "the certificate expired")
+    yield _dates("this site", site.certificate)
     membership = site.membership()
     yield Finding(True, f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
     for member in membership.members:
-        left = identity.days_left(member.certificate)
-        if left < _FEW_DAYS:
-            yield Finding(left > 0, f"the certificate of {member.id} is good for {left:.0f} more days")
-    yield from _peers(site, membership)
+        found = _dates(member.id, member.certificate)
+        if not found.good or identity.days_left(member.certificate) < _FEW_DAYS:
+            yield found
+    lines: dict[str, Line] = {}
+    yield from _peers(site, membership, lines)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         scene = Scene.of(site, membership)
-    images = sum(len(rows) for rows in scene.shard.data.rows)
-    yield Finding(True, f"the experiment and the classes agree with this site's data ({images} training samples)")
+    yield _agreement(scene)
     yield from (Finding(True, f"note: {warning.message}") for warning in said)
     yield _disk(site, scene)
+    yield from _exchange(scene, lines)
+
+
+def _dates(whose: str, certificate: str | bytes) -> Finding:
+    left, waits = identity.days_left(certificate), identity.days_to_wait(certificate)
+    if left <= 0:
+        return Finding(False, f"the certificate of {whose} expired {-left:.0f} days ago, by this machine's clock")
+    if waits > 0:
+        return Finding(
+            False, f"the certificate of {whose} begins in {waits:.1f} days, by this machine's clock; is that right?"
+        )
+    return Finding(True, f"the certificate of {whose} is good for {left:.0f} days")
+
+
+def _agreement(scene: Scene) -> Finding:
+    """Sites that print the same two marks play the same experiment on data of the same form."""
+    images = sum(len(rows) for rows in scene.shard.data.rows)
+    schema = hashlib.sha256(identity.canonical(scene.membership.schema_.model_dump())).hexdigest()
+    marks = f"the experiment ({scene.setup.experiment.hash[:8]}) and the classes ({schema[:8]})"
+    return Finding(True, f"{marks} agree with this site's data ({images} training samples)")
 
 
 def _disk(site: Site, scene: Scene) -> Finding:
@@ -68,26 +90,47 @@ def _disk(site: Site, scene: Scene) -> Finding:
     return Finding(free > needed, f"disk: about {needed / 1e6:.1f} MB are needed, {free / 1e6:.0f} MB are free")
 
 
-def _peers(site: Site, membership: Membership) -> Iterator[Finding]:
-    """Call every peer once."""
+def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterator[Finding]:
+    """Call every peer; the lines of those that answer are added to `lines`."""
     number = membership.number(site.settings.id) or 0
-    request = Request(Kind.PROBE, membership.digest, number, membership.first_round)
     for member in membership.members:
         if member.id == site.settings.id:
             continue
         link = Link(Credentials(site.tls_key, site.certificate), member, membership.limits.chunk)
-        began = time.monotonic()
+        caller = Caller(link, membership, number)
         try:
-            reply = link.call(request, 5.0)
+            refused = caller.meet()
+            if refused is not None:
+                yield Finding(False, f"{member.id} refuses this site: {_why(refused, membership)}")
+                continue
+            line = lines[member.id] = caller.measure()
+            speed = f"{1000 * line.trip:.1f} ms and sends {line.rate / 1e6:.1f} MB/s"
+            yield Finding(True, f"{member.id} answers in {speed}")
         except (UnreachableError, RefusedError) as error:
             yield Finding(False, f"{member.id} at {member.address} does not answer ({error})")
-            continue
         finally:
             link.close()
-        if reply.status is Status.REFUSED:
-            why = reply.reason.word
-            if reply.reason is Reason.OTHER_MEMBERSHIP:
-                why = f"its list is {reply.digest.hex()[:16]}, ours {membership.digest.hex()[:16]}"
-            yield Finding(False, f"{member.id} refuses this site: {why}")
-        else:
-            yield Finding(True, f"{member.id} answers in {1000 * (time.monotonic() - began):.0f} ms")
+
+
+def _why(reply: Reply, membership: Membership) -> str:
+    if reply.reason is Reason.OTHER_MEMBERSHIP:
+        return f"its list is {reply.digest.hex()[:16]}, ours {membership.digest.hex()[:16]}"
+    return reply.reason.word
+
+
+def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:
+    """What hearing a round's neighbours takes: with the nearest ones, and with the farthest among them."""
+    algorithm = scene.setup.algorithm
+    state = algorithm.init(scene.shard)
+    turn = turn_of(scene.shard, scene.plan, scene.membership.first_round)
+    size = Form(algorithm.message(turn, state)).size
+    wanted = len(listed(scene.shard, algorithm.wanted(turn, state)).sender)
+    if not wanted or not lines:
+        return
+    takes = sorted((line.takes(size), id) for id, line in lines.items())
+    least, (most, farthest) = takes[min(wanted, len(takes)) - 1][0], takes[-1]
+    yield Finding(
+        most < scene.membership.limits.deadline,
+        f"a round brings {wanted} messages of {size / 1e6:.2f} MB, which takes at least {least:.3f} s;"
+        f" with {farthest} among them, {most:.3f} s",
+    )

@@ -1,0 +1,87 @@
+"""What `facade node doctor` finds; every peer that answers here is a real server on this machine."""
+
+import datetime
+
+import pytest
+
+from facade.algorithms import ALGORITHMS
+from facade.peers import identity
+from facade.peers.headers import Kind, Request, Status
+from facade.peers.refusals import Reason
+from facade.peers.site import Site
+from facade.runtimes.doctor import _dates, _exchange, examine
+from facade.runtimes.line import Line
+from facade.runtimes.local_network import founded
+from facade.runtimes.peer import Node
+from facade.runtimes.scene import Scene
+from peers.makers import QUICK, federation, gate, tiny
+
+
+@pytest.fixture
+def made(tmp_path):
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2")
+    with founded(experiment, tmp_path, "patient", QUICK) as together:
+        yield together
+
+
+def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
+    nodes = [Node(Site.load(home), shared_port=True) for home in made.homes[1:3]]
+    try:
+        findings = examine(made.homes[0])
+    finally:
+        for node in nodes:
+            node.close()
+    says = [finding.says for finding in findings]
+    measured = [s.split()[0] for s in says if "answers in" in s and s.endswith("MB/s")]
+    assert measured == ["n1", "n2"]
+    assert [finding.says.split(" at ")[0] for finding in findings if not finding.good] == ["n3"]
+    assert says[-1].startswith("a round brings 2 messages of 0.02 MB, which takes at least 0.")
+    assert any("the experiment (" in s and "agree with this site's data" in s for s in says)
+    assert any("disk: about" in s for s in says)
+    assert any("the certificate of this site is good for 365 days" in s for s in says)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp_path):
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2", f"algorithm.name={algorithm}")
+    lines = {"n1": Line(0.01, 1e3), "n2": Line(0.02, 1e9), "n3": Line(900.0, 1e9)}
+    with founded(experiment, tmp_path, "patient", QUICK) as made:
+        site = Site.load(made.homes[0])
+        findings = list(_exchange(Scene.of(site, site.membership()), lines))
+    if algorithm == "local":
+        assert not findings
+        return
+    good, says = findings[0]
+    assert not good  # n3 alone takes longer than the deadline
+    wanted, size = (float(says.split(before)[1].split()[0]) for before in ("brings ", "messages of "))
+    least = float(says.split("at least ")[1].split(" s;")[0])
+    assert wanted == (3 if algorithm == "ifca" else 2)
+    assert least == pytest.approx(900 if wanted == 3 else size * 1e6 / 1e3, abs=10)
+    assert "with n3 among them, 900.000 s" in says
+
+
+def test_a_measurement_is_for_members_and_never_more_than_a_chunk(tmp_path):
+    federated = federation(tmp_path)
+    asked = gate(federated, tmp_path)
+    digest = federated.membership.digest
+
+    def answer(length, membership=digest, caller=2):
+        return asked.answer("c", Request(Kind.MEASURE, membership, caller, 0, 0, length).packed())
+
+    reply = answer(1 << 20)
+    assert (reply.status, reply.total, reply.chunk) == (Status.HERE, 1 << 20, bytes(1 << 20))
+    for length in (0, (1 << 20) + 1, (1 << 32) - 1):
+        refused = answer(length)
+        assert (refused.reason, refused.chunk) == (Reason.NO_SUCH_CHUNK, b"")
+    assert answer(10, membership=b"o" * 32).reason is Reason.OTHER_MEMBERSHIP
+    assert answer(10, caller=1).reason is Reason.OTHER_IDENTITY
+    asked.journal.close()
+
+
+def test_dates_are_judged_by_this_machine_s_clock():
+    now = datetime.datetime.now(datetime.UTC)
+    cases = ((-20, False, "expired 10 days ago"), (3, False, "begins in 3.0 days"), (0, True, "is good for 10 days"))
+    for starts, good, says in cases:
+        _, certificate = identity.new_certificate("a", 10, now + datetime.timedelta(days=starts))
+        found = _dates("a", certificate)
+        assert (found.good, says in found.says) == (good, True)
