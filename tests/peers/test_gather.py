@@ -1,0 +1,97 @@
+"""A round's pulling, with peers that answer as they like and no network between."""
+
+import hashlib
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from facade.peers.headers import Reply, Status
+from facade.peers.journal import Journal, Metrics, lines
+from facade.peers.ledger import Ledger
+from facade.peers.membership import Limits
+from facade.peers.waiting import Brisk, Patient
+from facade.runtimes.gather import Ask, Gatherer, ShutOutError
+from facade.runtimes.rpc import UnreachableError
+from facade.wire import Form, Origin, pack
+from peers.makers import federation
+
+MESSAGE = {"model": {"w": torch.ones(1, 4)}}
+LIMITS = Limits(deadline=600, floor=0.2, grace=0.1)
+
+
+class Peers:
+    """Stands for the links: what each peer does when it is called."""
+
+    def __init__(self, membership, **does):
+        self.membership, self.does = membership, does
+
+    def to(self, member):
+        answer = getattr(self, self.does[member.id])
+        return SimpleNamespace(call=lambda request, seconds: answer(member, request))
+
+    def serves(self, member, request):
+        content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
+        digest = hashlib.sha256(content).digest()
+        return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
+
+    def denies(self, member, request):
+        raise UnreachableError("PERMISSION_DENIED: stranger", denied=True)
+
+    def is_dead(self, member, request):
+        raise UnreachableError("UNAVAILABLE")
+
+
+@pytest.fixture
+def gathering(tmp_path):
+    """Site a asks b and c; a gatherer and the question."""
+    membership = federation(tmp_path).membership
+    journal = Journal(tmp_path / "log.jsonl")
+
+    def made(policy, **does):
+        gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
+        return gatherer, lambda: gatherer.gather(membership, 0, Ask(3, [1, 2], Form(MESSAGE), lambda message: None))
+
+    yield made
+    journal.close()
+
+
+def test_a_site_that_no_neighbour_admits_is_told_so_at_once(gathering):
+    _, gather = gathering(Patient(LIMITS), b="denies", c="denies")
+    with pytest.raises(ShutOutError):
+        gather()
+
+
+def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
+    assert list(gather()) == [1]
+    assert gatherer._ledger.of("c").refused == {"not-admitted": 1}
+
+
+def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):
+    gatherer, gather = gathering(Brisk(LIMITS), b="serves", c="is_dead")
+    for _ in range(3):
+        assert list(gather()) == [1]
+    missed = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "missed"]
+    assert [event["peers"] for event in missed] == [["c"]] * 3
+    assert all(0 <= event["granted"] <= 0.1 + 1e-6 for event in missed)
+    assert all(event["waited"] >= event["granted"] for event in missed)
+    assert gatherer._ledger.of("c").missed == 3
+
+
+def test_what_is_noticed_while_waiting_ends_it(gathering):
+    class NoticedError(Exception):
+        pass
+
+    def notice(round):
+        raise NoticedError(round)
+
+    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="is_dead")
+    gatherer.watch = notice
+    with pytest.raises(NoticedError, match="3"):
+        gather()
+    pulls = [thread for thread in threading.enumerate() if thread.name == "facade-pull-2"]
+    for thread in pulls:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in pulls)
