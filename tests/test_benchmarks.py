@@ -58,7 +58,7 @@ def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypat
     def fails(quick):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("facade.benchmarks.parts", lambda: {"one": lambda quick: {"ratio": 0.9}, "two": fails})
+    monkeypatch.setattr("facade.benchmarks.parts", lambda runtime: {"one": lambda quick: {"ratio": 0.9}, "two": fails})
     with pytest.raises(RuntimeError):
         command.bench(out_file=tmp_path / "numbers.json", quick=True)
     assert json.loads((tmp_path / "numbers.json").read_text())["ratio"] == 0.9

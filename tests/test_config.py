@@ -98,3 +98,7 @@ def test_bad_settings_are_refused_with_a_sentence(setting):
         Experiment.of(DIGITS, [setting])
     assert BAD[setting] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_one_cluster_may_be_given_as_a_number():
+    assert Experiment.of({"data": {"source": "digits", "clusters": "3:1"}}, ["data.clusters=32"]).data.sizes == [32]

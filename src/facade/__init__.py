@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from facade.data.federation import Federation
     from facade.errors import DivergedError, ExperimentError, FacadeError
     from facade.result import Result
-    from facade.runtimes.local import run
+    from facade.runtimes.choice import run
     from facade.topology import Topology
 
 _HOMES = {
@@ -26,7 +26,7 @@ _HOMES = {
     "Result": "facade.result",
     "Topology": "facade.topology",
     "DivergedError": "facade.errors",
-    "run": "facade.runtimes.local",
+    "run": "facade.runtimes.choice",
 }
 
 __all__ = [

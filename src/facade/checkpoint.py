@@ -8,21 +8,21 @@ not know how nodes are split over shards or threads.
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from facade import tree
-from facade.engine import Shard
+from facade import stacks, tree
+from facade.engine import Ids
 from facade.errors import RunDirectoryError
 from facade.records import RunDirectory
+from facade.stacks import Stack
 from facade.store import Store
 from facade.tree import Params
 
@@ -36,24 +36,34 @@ class Checkpoint:
 
     round: int
     state: Params
-    """[n, ...] the state of all nodes, flat."""
+    """[n, ...] the state of all nodes, flat; read from the disk when it is used."""
     lengths: dict[str, int]
     """Bytes of every file of FILES."""
     seconds: float
     """Computing time so far."""
 
-    def start(self, shard: Shard, like: Any) -> tuple[int, Any]:
-        """(round, state) from which `engine.play` continues for a shard; `like` has the state's
-        structure and shapes."""
-        expected = tree.flatten(like)
-        nodes = torch.from_numpy(shard.nodes)
-        mine = {name: leaf[nodes] for name, leaf in self.state.items()}
+    def of(self, nodes: Ids) -> Start:
+        """The part of some nodes."""
+        rows = torch.from_numpy(nodes)
+        return Start(self.round, {name: leaf[rows] for name, leaf in self.state.items()})
+
+
+class Start(NamedTuple):
+    """Where some nodes continue."""
+
+    round: int
+    state: Params
+    """[S, ...] flat."""
+
+    def like(self, state: Any) -> tuple[int, Any]:
+        """(round, state) as `engine.play` takes them; the given state has the structure and shapes."""
+        expected, mine = tree.flatten(state), self.state
         if {k: (v.shape, v.dtype) for k, v in mine.items()} != {k: (v.shape, v.dtype) for k, v in expected.items()}:
             raise RunDirectoryError(
                 "the checkpoint holds another state than the algorithm keeps: its code has changed since;"
                 " go back to that code, or start again in another directory"
             )
-        return self.round, tree.unflatten(mine, like)
+        return self.round, tree.unflatten(mine, state)
 
 
 class Checkpoints:
@@ -63,20 +73,18 @@ class Checkpoints:
         self._directory = directory
         self._store = Store(directory.path / "checkpoints", keep=2)
 
-    def save(self, round: int, state: Any, seconds: float) -> None:
-        """Store the state [n, ...] at the start of a round; rows made before it are written."""
-        from safetensors.torch import save
-
+    def save(self, round: int, state: Stack, seconds: float) -> None:
+        """Store the state of all nodes at the start of a round; rows made before it are written."""
         lengths = {name: self._directory.length(name) for name in FILES}
         facts = {"round": round, "lengths": lengths, "seconds": seconds}
-        flat = {name: leaf.clone().contiguous() for name, leaf in tree.flatten(state).items()}
-        self._store.save(round, save(flat, {"facade": json.dumps(facts)}))
+        self._store.write(round, stacks.saved(state, facts))
 
     def restore(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
         nothing to continue."""
         for saved in self._store.newest_first():
-            checkpoint = _unpacked(saved.content)
+            state, facts = stacks.opened(saved.content)
+            checkpoint = Checkpoint(state=state, **facts)
             sizes = {name: self._directory.length(name) for name in FILES}
             if any(sizes[name] < length for name, length in checkpoint.lengths.items()):
                 warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=2)
@@ -84,7 +92,7 @@ class Checkpoints:
             for name, length in checkpoint.lengths.items():
                 self._directory.cut(name, length)
             return checkpoint
-        if self._store.directory.exists():
+        if self._store.numbers:
             warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
         return None
 
@@ -96,14 +104,6 @@ class Checkpoints:
     def remove(self) -> None:
         """A complete run needs none."""
         self._store.remove()
-
-
-def _unpacked(content: bytes) -> Checkpoint:
-    from safetensors.torch import load
-
-    size = int.from_bytes(content[:8], "little")  # safetensors: the length of a JSON header comes first
-    facts = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["facade"])
-    return Checkpoint(state=load(content), **facts)
 
 
 class Bell:

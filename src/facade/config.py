@@ -33,8 +33,8 @@ class Data(Section):
     """Where the data come from and how they are divided."""
 
     source: str
-    clusters: str
-    """Nodes per cluster, e.g. "30:2"."""
+    clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
+    """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"."""
     skew: str = "rotate"
     partition: str = "stratified"
     per_class: Positive = 4
@@ -127,14 +127,18 @@ class Evaluation(Section):
 
     every: Positive = 20
     head: Literal["chosen", "oracle"] = "chosen"
+    images: Annotated[int, Field(ge=0)] = 0
+    """Of every test set, that many images, evenly spaced; 0: all of them."""
 
 
 class Runtime(Section):
     """Where and how the run is computed."""
 
-    name: Literal["local"] = "local"
+    name: Literal["local", "ray"] = "local"
     threads: Annotated[int, Field(ge=0)] = 0
-    shards: Positive = 1
+    """0: as many as there are cores."""
+    shards: Annotated[int, Field(ge=0)] = 0
+    """Parts that the nodes are divided into; 0: one, on Ray one per machine."""
     executor: Literal["auto", "stacked", "looped"] = "auto"
     dtype: Literal["float32", "float64"] = "float32"
     precision: Literal["fp32", "bf16"] = "fp32"

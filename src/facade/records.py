@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import store
+from facade import stacks, store
 from facade.config import NOT_HASHED, Experiment
 from facade.data.federation import Federation
 from facade.errors import RunDirectoryError, StorageError
 from facade.rows import Row, RowsFile
-from facade.tree import Params
+from facade.stacks import Stack
 
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
@@ -193,12 +193,10 @@ class RunDirectory:
         with (self.path / name).open("ab") as file:
             file.truncate(length)
 
-    def finish(self, models: Params, summary: Row) -> None:
+    def finish(self, models: Stack, summary: Row) -> None:
         """Write the final models and, last of all, the summary."""
-        from safetensors.torch import save
-
         store.sync(self.path / "rows.jsonl")
-        store.replace(self.path / "models.safetensors", save({k: v.contiguous() for k, v in models.items()}))
+        store.write(self.path / "models.safetensors", stacks.saved(models))
         self._json("result.json", summary)
 
     def _json(self, name: str, content: Row) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -88,9 +89,13 @@ def picks(seed: int, purpose: str, round: int, nodes: Ids, size: int, count: int
     return (keys & low).reshape(len(nodes), -1)[:, :count].astype(np.int64)
 
 
+_GLOBAL_TORCH = threading.RLock()
+
+
 @contextlib.contextmanager
 def global_torch(seed: int, purpose: str, *ids: int) -> Iterator[None]:
-    """Torch's global generator, put at an address for the duration: layers initialise from it."""
-    with torch.random.fork_rng(devices=[]):
+    """Torch's global generator, put at an address for the duration: layers initialise from it. There
+    is one for all threads, so one of them at a time has it."""
+    with _GLOBAL_TORCH, torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, purpose, *ids) >> 1)
         yield

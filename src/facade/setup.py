@@ -41,10 +41,14 @@ class Setup:
 
     def shards(self) -> list[Shard]:
         """All nodes, divided into runtime.shards consecutive parts."""
-        count = self.experiment.runtime.shards
+        count = self.experiment.runtime.shards or 1
         if count > self.federation.n:
             raise ExperimentError(f"runtime.shards = {count} is more than the {self.federation.n} nodes")
-        return [self.shard(nodes) for nodes in np.array_split(np.arange(self.federation.n), count)]
+        return [self.shard(nodes) for nodes in self.divided(count)]
+
+    def divided(self, count: int) -> list[Ids]:
+        """The ids of all nodes in `count` consecutive parts."""
+        return np.array_split(np.arange(self.federation.n), count)
 
 
 def set_up(experiment: Experiment, federation: Federation | None = None) -> Setup:
@@ -71,6 +75,8 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
             f" {experiment.n}; use federation.section as the experiment's [data]"
         )
+    if experiment.evaluation.images:
+        federation = federation.tested_on(experiment.evaluation.images)
     learner = _learner(experiment, federation, algorithm)
     if getattr(algorithm, "heads", 1) > 1 and not learner.features_once:
         warnings.warn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 
 class Stopwatch:
@@ -22,6 +22,11 @@ class Stopwatch:
             yield
         finally:
             self._seconds[name] += time.perf_counter() - start
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Count what another stopwatch counted."""
+        for name, spent in seconds.items():
+            self._seconds[name] += spent
 
     def lap(self) -> dict[str, float]:
         """The sums so far; counting starts again at zero."""

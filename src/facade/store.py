@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,15 @@ _FOOTER = struct.Struct("<8sQ32s")
 _MARK = b"facade-1"
 
 
-def replace(path: Path, *parts: bytes) -> None:
+Buffer = bytes | memoryview
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Make `content` the content of `path` in one step."""
+    write(path, [content])
+
+
+def write(path: Path, parts: Iterable[Buffer]) -> None:
     """Make `parts`, one after the other, the content of `path` in one step."""
     aside = path.with_name(f".{path.name}.tmp")
     try:
@@ -34,9 +43,11 @@ def replace(path: Path, *parts: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(aside, path)
         sync(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if not isinstance(error, OSError):  # the parts could not be had
+            raise
         raise StorageError(f"{path} could not be written: {error.strerror}; what was there is unchanged") from error
 
 
@@ -59,7 +70,8 @@ class Saved(NamedTuple):
 
     number: int
     path: Path
-    content: bytes
+    content: memoryview
+    """The file itself, mapped into memory: it is read where it is used."""
 
 
 class Store:
@@ -77,13 +89,16 @@ class Store:
     def save(self, number: int, content: bytes) -> Path:
         """Store the content under a number. Files with higher numbers go: they belong to a
         continuation that was given up; so do the oldest, beyond the number to keep."""
+        return self.write(number, [content])
+
+    def write(self, number: int, parts: Iterable[Buffer]) -> Path:
+        """`save` for content that comes in parts, one after the other."""
         path = self.directory / f"{number:09d}.saved"
-        footer = _FOOTER.pack(_MARK, len(content), hashlib.sha256(content).digest())
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"{self.directory} could not be made: {error.strerror}") from error
-        replace(path, content, footer)
+        write(path, _with_footer(parts))
         older = [p for p in self._files() if p.name <= path.name]
         for unwanted in set(self._files()) - set(older[-self.keep :]):
             unwanted.unlink(missing_ok=True)
@@ -92,7 +107,7 @@ class Store:
     def newest_first(self) -> Iterator[Saved]:
         """Good files, the newest first. Of a damaged one a warning names the file and what is wrong."""
         for path in reversed(self._files()):
-            stored = path.read_bytes()
+            stored = _mapped(path)
             damage = _damage(stored)
             if damage is None:
                 yield Saved(int(path.stem), path, stored[: -_FOOTER.size])
@@ -114,12 +129,30 @@ class Store:
         return sorted(p for p in self.directory.glob("*.saved") if p.stem.isdecimal())
 
 
-def _damage(stored: bytes) -> str | None:
+def _with_footer(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The parts, and what lets a reader notice damage to them."""
+    digest, length = hashlib.sha256(), 0
+    for part in parts:
+        digest.update(part)
+        length += len(part)
+        yield part
+    yield _FOOTER.pack(_MARK, length, digest.digest())
+
+
+def _mapped(path: Path) -> memoryview:
+    """A file's content; writing to it changes memory alone."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+
+
+def _damage(stored: memoryview) -> str | None:
     """What is wrong with a stored file; None if it is whole."""
     if len(stored) < _FOOTER.size:
         return "it is cut off"
     mark, length, digest = _FOOTER.unpack(stored[-_FOOTER.size :])
-    content = memoryview(stored)[: -_FOOTER.size]
+    content = stored[: -_FOOTER.size]
     if mark != _MARK or length != len(content):
         return "it is cut off or overwritten"
     return None if hashlib.sha256(content).digest() == digest else "its checksum is wrong"

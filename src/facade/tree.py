@@ -101,4 +101,9 @@ def digests(tree: Any, count: int) -> list[str]:
 
 def digest(tree: Any, count: int) -> str:
     """SHA-256 over the rows' SHA-256 values in row order."""
-    return hashlib.sha256("".join(digests(tree, count)).encode()).hexdigest()
+    return joint(digests(tree, count))
+
+
+def joint(digests: Sequence[str]) -> str:
+    """SHA-256 over SHA-256 values."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

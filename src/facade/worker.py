@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 
-def compute(experiment: Experiment, path: Path, tell: Callable[[Event], None]) -> Event:
-    """Run or resume one experiment; how it ended. Whatever goes wrong in it ends this run only."""
-    from facade.runtimes.local import Quiet, run
+def compute(
+    experiment: Experiment, path: Path, tell: Callable[[Event], None], run: Callable[..., Any] | None = None
+) -> Event:
+    """Run or resume one experiment, here or by `run`; how it ended. Whatever goes wrong in it ends this
+    run only."""
+    from facade.runtimes import local
+    from facade.runtimes.recorder import Quiet
 
     class Teller(Quiet):
         def start(self, experiment: Experiment, done: int) -> None:
@@ -34,7 +38,7 @@ def compute(experiment: Experiment, path: Path, tell: Callable[[Event], None]) -
             tell({"done": done})
 
     try:
-        run(experiment, path, resume=True, progress=Teller())
+        (run or local.run)(experiment, path, resume=True, progress=Teller())
     except StoppedError:
         return {"ended": "stopped"}
     except FacadeError as error:

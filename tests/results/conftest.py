@@ -8,7 +8,7 @@ import pytest
 
 from facade import Experiment, run
 from facade.cli import main
-from facade.runtimes.local import Quiet
+from facade.runtimes.recorder import Quiet
 
 TINY = {
     "name": "tiny",

@@ -63,10 +63,10 @@ def test_a_sweep_writes_one_directory_per_run_and_a_table(sweep, computed, tmp_p
 
 
 def test_a_sweep_that_was_interrupted_and_called_again_gives_the_same_table(sweep, tmp_path, monkeypatch):
-    from facade.runtimes import local
+    from facade.runtimes import recorder
 
     assert sweep(*GRID, out="whole").code == 0
-    add, rows = local._Recorder.add, []
+    add, rows = recorder.Recorder.add, []
 
     def interrupted(self, new):
         add(self, new)
@@ -76,7 +76,7 @@ def test_a_sweep_that_was_interrupted_and_called_again_gives_the_same_table(swee
             rows.extend([None] * 100)
 
     with monkeypatch.context() as patch:
-        patch.setattr(local._Recorder, "add", interrupted)
+        patch.setattr(recorder.Recorder, "add", interrupted)
         stopped = sweep(*GRID, out="parts")
     assert stopped.code == 130, stopped.err
     assert "give the same command to go on" in stopped.err

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 
-def parts() -> dict[str, Callable[[bool], dict[str, Any]]]:
-    """The benchmarks by name; each is called with `quick`."""
+def parts(runtime: str) -> dict[str, Callable[[bool], dict[str, Any]]]:
+    """The benchmarks of a runtime by name; each is called with `quick`."""
+    if runtime == "ray":
+        from facade.benchmarks import cluster
+
+        return {"ray": cluster.run}
     from facade.benchmarks import efficiency, overhead, scaling
 
     return {"efficiency": efficiency.run, "scaling": scaling.run, "overhead": overhead.run}

@@ -11,7 +11,7 @@ import torch
 
 from facade.config import Experiment
 from facade.data.federation import Federation, Holdings, Labelled
-from facade.engine import play
+from facade.engine import listed, play
 from facade.learner import one_intra_op_thread
 from facade.runtimes.local import deliver
 from facade.setup import Setup, set_up
@@ -68,6 +68,11 @@ class Rounds:
     def outbox(self) -> Any:
         """The messages of the current round."""
         return self._post.outbox
+
+    @property
+    def deliveries(self) -> int:
+        """How many messages nodes hear in the current round."""
+        return len(listed(self._shards[0], self._post.wanted).sender)
 
     def advance(self, rounds: int) -> None:
         """Play some rounds."""

@@ -127,15 +127,26 @@ def run(
     track: Annotated[
         list[str] | None, typer.Option(help="Also write to tensorboard, mlflow or wandb. Repeatable.")
     ] = None,
+    runtime: Annotated[
+        str | None, typer.Option(help="Where to compute: local or ray.", show_default="what the file says")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Head of a running Ray cluster, host:port.", show_default="one of its own")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Parts of the nodes that are computed apart.", show_default="automatic")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run one experiment."""
     from facade.config import Experiment
 
-    described = Experiment.load(experiment, settings or (), preset)
+    given = {"runtime.name": runtime, "runtime.shards": shards}
+    places = [f"{key}={value}" for key, value in given.items() if value is not None]
+    described = Experiment.load(experiment, [*(settings or ()), *places], preset)
     name = described.algorithm["name"]
     directory = out_dir or _directory(described, resume)
-    results = {name: _run_one(described, directory, resume, track or [])}
+    results = {name: _run_one(described, directory, resume, track or [], address)}
     print_results(results)
     out.print(f"\nWritten to {directory}", highlight=False)
     if as_json:
@@ -177,15 +188,16 @@ def _directory(experiment: Experiment, resume: bool) -> Path:
     return same[-1] if same else fresh_directory(name)
 
 
-def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[str]) -> Result:
+def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[str], address: str | None) -> Result:
     from facade.cli.display import RunProgress
-    from facade.runtimes.local import run as run_locally
+    from facade.runtimes.choice import run as run_there
     from facade.trackers import tracker
     from facade.trackers.base import Several
 
     trackers = [tracker(name, directory) for name in track]
     with RunProgress(err, experiment.data.sizes) as progress:
-        return run_locally(experiment, directory, resume=resume, progress=Several([progress, *trackers]))
+        watchers = Several([progress, *trackers])
+        return run_there(experiment, directory, resume=resume, progress=watchers, address=address)
 
 
 def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result]:

@@ -14,6 +14,7 @@ from facade.names import look_up
 
 def bench(
     only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling or overhead.")] = None,
+    runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
@@ -22,7 +23,8 @@ def bench(
     from facade.benchmarks import parts
     from facade.records import environment
 
-    wanted = {only: look_up("benchmark", only, parts())} if only else parts()
+    known = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
+    wanted = {only: look_up("benchmark", only, known)} if only else known
     numbers: dict[str, Any] = {"machine": environment(0, "both")}
     for name, part in wanted.items():
         err.print(f"measuring {name} ...", highlight=False)

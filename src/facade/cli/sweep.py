@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
@@ -17,7 +19,7 @@ from facade.errors import ExperimentError, FacadeError, StoppedError
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from facade.crew import Ended
+    from facade.crew import Ended, Tell
     from facade.sweep import Job
 
 Row = dict[str, Any]
@@ -32,38 +34,77 @@ def sweep(
     seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3.", show_default="the file's")] = "",
     settings: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all. Repeatable.")] = None,
     preset: Annotated[str | None, typer.Option(help="A named set of settings: artefact.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; cores are divided among them.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Runs at a time; cores are divided among them.", show_default="1; on Ray, one per CPU"
+        ),
+    ] = None,
     select: Annotated[
         str | None, typer.Option(help="validation.NUMBER: choose the best point of every algorithm by it.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is to do and what it costs.")] = False,
+    runtime: Annotated[str, typer.Option(help="local, or ray: whole runs are spread over a cluster.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Head of a running Ray cluster, host:port.", show_default="one of its own")
+    ] = None,
 ) -> None:
     """Run a grid. Finished runs are skipped, unfinished ones resumed, failed ones tried again."""
     from facade.sweep import Sweep, check_selection
 
-    threads = [f"runtime.threads={max(1, len(os.sched_getaffinity(0)) // jobs)}"] if jobs > 1 else []
-    planned = Sweep(
-        experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*threads, *(settings or ())), preset
-    ).jobs()
-    number = check_selection(select, planned) if select else None
-    todo = [job for job in planned if not job.finished]
-    print_plan(planned, todo, jobs)
-    if dry_run:
-        return
-    failed = _compute(planned, todo, jobs)
+    with _crew(runtime, address, jobs) as crew:
+        planned = Sweep(
+            experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*crew.settings, *(settings or ())), preset
+        ).jobs()
+        number = check_selection(select, planned) if select else None
+        todo = [job for job in planned if not job.finished]
+        print_plan(planned, todo, crew.size)
+        if dry_run:
+            return
+        failed = _compute(planned, todo, crew.compute)
     _print_results(planned, out_dir, select, number)
     if failed:
         names = ", ".join(end.job.path.name for end in failed)
         raise FacadeError(f"{len(failed)} of {len(planned)} runs failed ({names}); the same command tries them again")
 
 
-def _compute(planned: list[Job], todo: list[Job], at_once: int) -> list[Ended]:
-    """Compute what is to do, under one progress display; the runs that failed."""
+class Crew(NamedTuple):
+    """Who computes the runs."""
+
+    size: int
+    """Runs at a time."""
+    settings: tuple[str, ...]
+    """What each run is told of its part of the machine."""
+    compute: Callable[[Sequence[Job], Tell], Iterator[Ended]]
+
+
+@contextlib.contextmanager
+def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]:
+    """Processes on this machine, or a Ray cluster, for as long as the sweep takes."""
+    if runtime == "ray":
+        from facade.runtimes import ray_connection, ray_sweep
+
+        with ray_connection.connected(address):
+            size = jobs or ray_connection.cluster_cpus()
+            yield Crew(size, ("runtime.threads=1",), lambda todo, tell: ray_sweep.compute_all(todo, size, tell))
+        return
+    if runtime != "local" or address is not None:
+        said = f"--runtime {runtime}" + (f" --address {address}" if address else "")
+        raise ExperimentError(f"{said}: expected --runtime local, or --runtime ray with or without an address")
     from facade.crew import compute_all
 
+    size = jobs or 1
+    threads = (f"runtime.threads={max(1, len(os.sched_getaffinity(0)) // size)}",) if size > 1 else ()
+    yield Crew(size, threads, lambda todo, tell: compute_all(todo, size, tell))
+
+
+def _compute(
+    planned: list[Job], todo: list[Job], compute: Callable[[Sequence[Job], Tell], Iterator[Ended]]
+) -> list[Ended]:
+    """Compute what is to do, under one progress display; the runs that failed."""
     ends: list[Ended] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute_all(todo, at_once, progress.told):
+        for end in compute(todo, progress.told):
             progress.ended(end)
             ends.append(end)
     if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):

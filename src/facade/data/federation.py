@@ -130,6 +130,17 @@ class Federation:
         sizes = [self.n] if self.cluster is None else np.bincount(self.cluster).tolist()
         return {"source": "given", "clusters": ":".join(map(str, sizes)), "skew": "none"}
 
+    def tested_on(self, count: int) -> Federation:
+        """The same with at most `count` samples in every test and validation set, evenly spaced."""
+
+        def some(part: Labelled) -> Labelled:
+            if len(part) <= count:
+                return part
+            return part[torch.linspace(0, len(part) - 1, count).round().long()]
+
+        validations = None if self.validations is None else [some(part) for part in self.validations]
+        return dataclasses.replace(self, tests=[some(part) for part in self.tests], validations=validations)
+
     @classmethod
     def from_arrays(
         cls,

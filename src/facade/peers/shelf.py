@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facade import tree
+from facade import stacks
 from facade.errors import FacadeError
 from facade.records import RunDirectory
 from facade.store import Store
@@ -105,21 +104,15 @@ class Checkpoints:
 
     def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
         """Store the state at the start of a round; rows made before it are written."""
-        from safetensors.torch import save
-
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
-        flat = {name: leaf.clone().contiguous() for name, leaf in tree.flatten(state).items()}
-        self._store.save(round, save(flat, {"facade": json.dumps(facts)}))
+        self._store.write(round, stacks.saved(stacks.here(state), facts))
 
     def restore(self) -> Saved | None:
         """The newest one that is whole, with the rows cut back to it."""
-        from safetensors.torch import load
-
         for saved in self._store.newest_first():
-            size = int.from_bytes(saved.content[:8], "little")
-            facts = json.loads(json.loads(saved.content[8 : 8 + size])["__metadata__"]["facade"])
+            state, facts = stacks.opened(saved.content)
             if self._files.length("rows.jsonl") < facts["rows"]:
                 continue
             self._files.cut("rows.jsonl", facts["rows"])
-            return Saved(facts["round"], facts["epoch"], load(saved.content), facts["ledger"])
+            return Saved(facts["round"], facts["epoch"], state, facts["ledger"])
         return None

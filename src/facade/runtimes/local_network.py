@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from facade import stacks, tree
 from facade.config import Experiment
 from facade.errors import FacadeError
 from facade.peers import identity
@@ -24,7 +25,7 @@ from facade.peers.outcome import Outcome
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, judge, summarise
 from facade.rows import Row
-from facade.runtimes.local import Progress, Quiet
+from facade.runtimes.recorder import Progress, Quiet
 from facade.setup import Setup, set_up
 from facade.tree import Params
 
@@ -197,8 +198,6 @@ def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:
 
 def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Progress, seconds: float) -> Result:
     """The sites' rows, models and hashes as one run."""
-    import hashlib
-
     import torch
     from safetensors.torch import load_file
 
@@ -208,17 +207,14 @@ def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Pr
     models: Params = {name: torch.cat([model[name] for model in each]) for name in sorted(each[0])}
     outcomes = [outcome for home in homes if (outcome := Outcome.load(home / "run")) is not None]
 
-    def together(parts: list[str]) -> str:
-        return hashlib.sha256("".join(parts).encode()).hexdigest()
-
     summary = summarise(files.rows, setup.federation.cluster) | {
         "seconds": seconds,
-        "model_sha256": together([outcome.model_sha256 for outcome in outcomes]),
-        "state_sha256": together([outcome.state_sha256 for outcome in outcomes]),
+        "model_sha256": tree.joint([outcome.model_sha256 for outcome in outcomes]),
+        "state_sha256": tree.joint([outcome.state_sha256 for outcome in outcomes]),
         "run_dir": str(files.path),
         "policy": outcomes[0].policy,
         "ledger": {outcome.id: outcome.ledger for outcome in outcomes},
     }
-    files.finish(models, summary)
+    files.finish(stacks.here(models), summary)
     progress.finish(summary)
     return Result(setup.experiment, files.rows, summary, models, setup.learner, files.path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from facade.config import Experiment
 from facade.errors import ExperimentError
 from facade.rows import Row
-from facade.runtimes.local import Progress, Quiet
+from facade.runtimes.recorder import Progress, Quiet
 
 
 class Tracker(Quiet, ABC):

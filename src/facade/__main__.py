@@ -1,0 +1,5 @@
+"""`python -m facade` is `facade`."""
+
+from facade.cli import main
+
+main()

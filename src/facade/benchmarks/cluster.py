@@ -1,0 +1,76 @@
+"""What Ray costs on one machine, and what crosses from shard to shard."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from facade import tree
+from facade.benchmarks.efficiency import NODES, cores
+from facade.benchmarks.rounds import CIFAR, Rounds, federation, pairwise, prepared
+from facade.runtimes.ray_cluster import Cluster, Troupe
+from facade.runtimes.ray_connection import connected
+from facade.runtimes.ray_worker import Move
+
+
+class ClusterRounds:
+    """A run on the cluster that can be advanced a few rounds at a time."""
+
+    def __init__(self, troupe: Troupe) -> None:
+        self._troupe = troupe
+        self.moves: list[Move] = troupe.begin(None)
+
+    def advance(self, rounds: int) -> None:
+        """Play some rounds."""
+        for _ in range(rounds):
+            self.moves = self._troupe.exchange(self.moves)
+
+    def fetched(self) -> int:
+        """Messages that the next exchange takes from one shard to another."""
+        return sum(
+            len(nodes)
+            for shard, move in enumerate(self.moves)
+            if move.needs is not None
+            for other, nodes in enumerate(move.needs.nodes)
+            if other != shard and nodes is not None
+        )
+
+
+def run(quick: bool) -> dict[str, Any]:
+    """FACADE rounds on CIFAR-10 shapes: the local runtime against Ray with 1, 2 and 4 shards."""
+    data = federation(CIFAR, NODES, 400)
+    algorithm = {"name": "facade", "heads": 2}
+    local = Rounds(prepared(data, "gn-lenet", algorithm))
+    local.advance(1)
+    pairs, many = (2, 1) if quick else (8, 2)
+
+    @contextlib.contextmanager
+    def on_ray(shards: int, threads: int) -> Iterator[ClusterRounds]:
+        setup = prepared(data, "gn-lenet", algorithm, f"runtime.threads={threads}")
+        with Cluster(setup, shards, cpus=0.1).troupe() as troupe:
+            game = ClusterRounds(troupe)
+            game.advance(1)
+            yield game
+
+    found: dict[str, Any] = {}
+    with connected():
+        with on_ray(1, cores()) as one:
+            found["local_over_one_shard"] = pairwise(lambda: one.advance(many), lambda: local.advance(many), pairs)[0]
+        with on_ray(cores(), 1) as several:
+            ratio = pairwise(lambda: several.advance(many), lambda: local.advance(many), pairs)[0]
+            found[f"local_over_{cores()}_shards"] = ratio
+            with on_ray(1, 1) as alone:
+                ratio = pairwise(lambda: several.advance(many), lambda: alone.advance(many), pairs)[0]
+                found[f"one_worker_over_{cores()}_workers"] = ratio
+            found["crossing"] = {f"{cores()}_shards": _crossing(several, local)}
+        with on_ray(4, 1) as four:
+            found["crossing"]["4_shards"] = _crossing(four, local)
+    return {"ray": found}
+
+
+def _crossing(game: ClusterRounds, local: Rounds) -> dict[str, float]:
+    """Bytes that cross shards in a round against all bytes that nodes hear in it."""
+    size = tree.row_bytes(local.outbox)
+    crossing, total = size * game.fetched(), size * local.deliveries
+    return {"bytes": crossing, "heard_bytes": total, "share": round(crossing / total, 3)}

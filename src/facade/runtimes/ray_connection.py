@@ -1,0 +1,101 @@
+"""The connection to a Ray cluster: one on this machine for the time of a run, or one that exists."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from facade.errors import ExperimentError, FacadeError
+
+
+class ClusterError(FacadeError):
+    """The cluster cannot be used, or fails again and again."""
+
+
+def machines() -> list[dict[str, Any]]:
+    """The living machines of the cluster that have CPUs to lend."""
+    import ray
+
+    machines = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]
+    if not machines:
+        raise ClusterError("the Ray cluster has no machine with CPUs; start one with: ray start")
+    return machines
+
+
+def cluster_cpus() -> int:
+    """CPUs of all living machines."""
+    return int(sum(node["Resources"]["CPU"] for node in machines()))
+
+
+@contextlib.contextmanager
+def connected(address: str | None = None) -> Iterator[None]:
+    """A connection to the cluster at `address`; without one, a cluster on this machine that nobody else
+    can reach, gone afterwards. A connection that exists already is used as it is."""
+    options = _options(address)
+    unguarded = sys.modules.get("ray") is not None and "RAY_AUTH_MODE" not in os.environ
+    _set_environment(address)
+    try:
+        import ray
+    except ImportError:
+        raise ExperimentError("the Ray runtime needs an extra: pip install 'facade-dl[ray]'") from None
+    if ray.is_initialized():
+        yield
+        return
+    if unguarded:
+        raise ClusterError(
+            "ray was imported before this run, without token authentication; set RAY_AUTH_MODE=token in the"
+            " environment, or connect with ray.init() yourself"
+        )
+    with tempfile.TemporaryDirectory(prefix="facade-ray-", ignore_cleanup_errors=True) as files:
+        if address is None:
+            options["_temp_dir"] = files  # what Ray leaves goes with it
+        try:
+            ray.init(**options)
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+            where = "a Ray cluster could not be started here" if address is None else f"no Ray cluster at {address}"
+            raise ClusterError(f"{where} ({str(error).strip().splitlines()[0]})") from error
+        try:
+            _warn_if_exposed()
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _set_environment(address: str | None) -> None:
+    """What Ray reads from the environment, when it is first imported: a token for everybody who connects,
+    and no usage reports. What the user has set stays."""
+    if address is None:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on any system: stay on 127.0.0.1
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about it
+
+
+def _options(address: str | None) -> dict[str, Any]:
+    quiet = {"logging_level": "ERROR"}
+    if address is not None:
+        if "://" in address:
+            raise ExperimentError(
+                f"--address {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
+            )
+        return {"address": address, **quiet}
+    cores = len(os.sched_getaffinity(0))
+    return {"address": "local", "num_cpus": cores, "include_dashboard": False, **quiet}
+
+
+def _warn_if_exposed() -> None:
+    exposed = [ip for node in machines() if not (ip := node["NodeManagerAddress"]).startswith("127.")]
+    if exposed:
+        warnings.warn(
+            f"this Ray cluster listens beyond the machine itself ({', '.join(sorted(set(exposed)))}): whoever reaches"
+            " it with its token can run code there; keep it inside one organisation, behind a firewall",
+            stacklevel=2,
+        )

@@ -1,0 +1,194 @@
+"""What a Ray actor does: it hosts one shard and plays its rounds. Messages go from worker to worker
+through Ray's object store; the driver sees references to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from facade import tree
+from facade.checkpoint import Start
+from facade.config import Experiment
+from facade.data.federation import Federation, Ids, Labelled
+from facade.engine import Played, play
+from facade.messages import Edges, Inbox, Post
+from facade.rows import Row
+from facade.setup import set_up
+
+Arrays = dict[str, NDArray[Any]]
+Part = Literal["state", "models"]
+
+
+class Needs(NamedTuple):
+    """Per shard, the nodes whose messages a worker wants from it; None: all of them."""
+
+    nodes: list[Ids | None]
+
+
+class Move(NamedTuple):
+    """What a worker tells the driver after its part of a round."""
+
+    round: int
+    rows: list[Row]
+    needs: Needs | None
+    """None: the run is over."""
+    seconds: dict[str, float]
+    """Spent by phase since the last move."""
+
+
+class Worker:
+    """One shard of a run."""
+
+    def prepare(self, experiment: dict[str, Any], federation: Federation, index: int, paths: list[str]) -> None:
+        """Take over a shard, by its number; code of the user's own is looked for in `paths` too."""
+        torch.set_num_threads(1)
+        sys.path += [path for path in paths if path not in sys.path]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the driver has said them; arrays are read-only, and never written
+            self._setup = set_up(Experiment.of(experiment), _unpacked(federation))
+        self._shards = [shard.nodes for shard in self._setup.shards()]
+        self._index = index
+        self._shard = self._setup.shards()[index]
+        self._post: Post | None = None
+        self._end: Played | None = None
+
+    def begin(self, round: int, state: dict[str, Any] | None) -> Move:
+        """Play to the first exchange: from the start, or from a round with the state of this shard's
+        nodes, of which every leaf is a reference."""
+        import ray
+
+        start: tuple[int, Any] = (0, self._setup.algorithm.init(self._shard))
+        if state is not None:
+            arrays = zip(state, ray.get(list(state.values())), strict=True)
+            start = Start(round, {name: torch.tensor(array) for name, array in arrays}).like(start[1])
+        setup = self._setup
+        self._game = play(setup.algorithm, self._shard, setup.plan, setup.federation, start)
+        self._post = next(self._game)
+        return self._move()
+
+    def hand_out(self, wanted: list[Ids | None]) -> list[Any]:
+        """References to this shard's messages, one slice for every other shard that wants some."""
+        import ray
+
+        assert self._post is not None
+        flat = tree.flatten(self._post.outbox)
+        everything = ray.put({k: v.numpy() for k, v in flat.items()}) if any(ids is None for ids in wanted) else None
+        slices: list[Any] = []
+        for shard, ids in enumerate(wanted):
+            if shard == self._index or (ids is not None and not len(ids)):
+                slices.append(None)
+            elif ids is None:
+                slices.append(everything)
+            else:
+                rows = torch.from_numpy(np.searchsorted(self._shard.nodes, ids))
+                slices.append(ray.put({name: leaf[rows].numpy() for name, leaf in flat.items()}))
+        return slices
+
+    def advance(self, slices: list[Any]) -> Move:
+        """Fetch the slices meant for this shard, mix, and play to the next exchange or the end."""
+        import ray
+
+        refs = {shard: ref for shard, ref in enumerate(slices) if ref is not None}
+        fetched = dict(zip(refs, ray.get(list(refs.values())), strict=True))
+        inbox = self._inbox(fetched)
+        self._post = None  # and with it the state before the round
+        try:
+            self._post = self._game.send(inbox)
+        except StopIteration as end:
+            self._end = end.value
+        return self._move()
+
+    def leaves(self, of: Part) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Dtype and shape [S, ...] of every leaf."""
+        return {name: (str(leaf.dtype), tuple(leaf.shape)) for name, leaf in self._tree(of).items()}
+
+    def piece(self, of: Part, name: str, rows: slice) -> NDArray[Any]:
+        """Some rows of a leaf."""
+        array: NDArray[Any] = self._tree(of)[name][rows].contiguous().numpy()
+        return array
+
+    def digests(self) -> tuple[list[str], list[str]]:
+        """SHA-256 of every hosted node's model and state, at the end."""
+        assert self._end is not None
+        state, count = self._end.state, len(self._shard.nodes)
+        return tree.digests(self._setup.algorithm.model(state), count), tree.digests(state, count)
+
+    def _tree(self, of: Part) -> dict[str, torch.Tensor]:
+        if of == "models":
+            assert self._end is not None
+            return tree.flatten(self._setup.algorithm.model(self._end.state))
+        assert self._post is not None
+        return tree.flatten(self._post.state)
+
+    def _move(self) -> Move:
+        seconds = self._setup.learner.stopwatch.lap()
+        if self._post is None:
+            assert self._end is not None
+            return Move(self._setup.plan.rounds, self._end.rows, None, seconds)
+        return Move(self._post.round, self._post.rows, Needs(self._wanted(self._post)), seconds)
+
+    def _wanted(self, post: Post) -> list[Ids | None]:
+        """Per shard, the nodes to hear from; of the own one, nothing needs to be fetched."""
+        if not isinstance(post.wanted, Edges):
+            return [None] * len(self._shards)
+        ids = np.unique(post.wanted.sender.numpy())
+        bounds = [(nodes[0], nodes[-1] + 1) for nodes in self._shards]
+        return [ids[np.searchsorted(ids, low) : np.searchsorted(ids, high)] for low, high in bounds]
+
+    def _inbox(self, fetched: dict[int, Arrays]) -> Inbox:
+        """The messages of this shard and those fetched, in ascending id of their senders."""
+        assert self._post is not None
+        own = {name: leaf.numpy() for name, leaf in tree.flatten(self._post.outbox).items()}
+        wanted = self._wanted(self._post)
+        ids: list[Ids] = []
+        parts: list[Arrays] = []
+        for shard, nodes in enumerate(self._shards):
+            if shard == self._index:
+                ids.append(nodes)
+                parts.append(own)
+            elif shard in fetched:
+                asked = wanted[shard]
+                ids.append(nodes if asked is None else asked)
+                parts.append(fetched[shard])
+        senders = np.concatenate(ids)
+        flat = {name: torch.from_numpy(_joined([part[name] for part in parts])) for name in own}
+        edges = self._post.wanted
+        if isinstance(edges, Edges):
+            edges = Edges(edges.receiver, torch.from_numpy(np.searchsorted(senders, edges.sender.numpy())))
+        own_rows = torch.from_numpy(np.searchsorted(senders, self._shard.nodes))
+        return Inbox(tree.unflatten(flat, self._post.outbox), torch.from_numpy(senders), own_rows, edges)
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def packed(federation: Federation) -> Federation:
+    """The federation with arrays in place of tensors: Ray keeps those once per machine, and every
+    worker there reads the same memory."""
+    return _converted(federation, lambda labelled: Labelled(labelled.x.numpy(), labelled.y.numpy()))
+
+
+def _unpacked(federation: Federation) -> Federation:
+    return _converted(
+        federation,
+        lambda labelled: Labelled(torch.from_numpy(labelled.x), torch.from_numpy(labelled.y)),
+    )
+
+
+def _converted(federation: Federation, convert: Any) -> Federation:
+    training = federation.training
+    validations = federation.validations
+    return dataclasses.replace(
+        federation,
+        training=dataclasses.replace(training, samples=convert(training.samples)),
+        tests=[convert(test) for test in federation.tests],
+        validations=None if validations is None else [convert(part) for part in validations],
+    )

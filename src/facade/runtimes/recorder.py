@@ -1,0 +1,200 @@
+"""What every simulation does besides computing: files, checkpoints, progress, stopping, summing up.
+
+A runtime is a way of computing: given a `Recorder`, it asks where to start, hands over rows as they
+come, and ends with what is left of the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from facade import stacks, tree
+from facade.checkpoint import Bell, Checkpoint, Checkpoints
+from facade.config import Experiment
+from facade.data.federation import Federation
+from facade.errors import StoppedError
+from facade.records import RunDirectory, environment, in_order
+from facade.result import Result, judge, summarise
+from facade.rows import Row
+from facade.setup import Setup, set_up
+from facade.stacks import Stack
+
+
+class Progress(Protocol):
+    """Someone who watches a run."""
+
+    def start(self, experiment: Experiment, done: int) -> None:
+        """A run begins; a resumed one has `done` rounds behind it."""
+
+    def round(self, done: int, rounds: int) -> None:
+        """A round is over."""
+
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
+        """An evaluation is over; `judged` holds its metrics. `final`: after the last exchange."""
+
+    def finish(self, summary: Row) -> None:
+        """The run is complete; `summary` is what result.json holds."""
+
+
+class Quiet:
+    """Nobody watches; also a base for those who watch some of it."""
+
+    def start(self, experiment: Experiment, done: int) -> None:
+        pass
+
+    def round(self, done: int, rounds: int) -> None:
+        pass
+
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
+        pass
+
+    def finish(self, summary: Row) -> None:
+        pass
+
+
+class Final(NamedTuple):
+    """What is left of all nodes at the end, wherever it lies."""
+
+    models: Stack
+    model_digests: list[str]
+    """SHA-256 of every node's model."""
+    state_digests: list[str]
+
+
+Compute = Callable[["Recorder"], Result]
+"""Plays a run from where `Recorder.start` says to what `Recorder.finish` makes of it."""
+
+
+def record(
+    experiment: Experiment,
+    out: str | Path | None,
+    runtime: Callable[[Setup], Compute],
+    *,
+    resume: bool = False,
+    federation: Federation | None = None,
+    progress: Progress | None = None,
+    bell: Bell | None = None,
+) -> Result:
+    """Run an experiment on a runtime; with `out`, write a run directory. Nothing is written before the
+    experiment, its data and the runtime have been found good."""
+    files = None if out is None else RunDirectory(Path(out))
+    if files is not None:
+        files.check(experiment, resume)
+        if files.finished:
+            return _complete(files)
+    setup = set_up(experiment, federation)
+    compute = runtime(setup)
+    if files is None:
+        return compute(Recorder(setup, None, progress))
+    with files.claimed(), contextlib.nullcontext(bell) if bell else Bell().listening() as rings:
+        files.check(experiment, resume)  # another process may have been here meanwhile
+        if files.finished:
+            return _complete(files)
+        return compute(Recorder(setup, files, progress, rings))
+
+
+def _complete(files: RunDirectory) -> Result:
+    Checkpoints(files).remove()  # a crash after the summary was written leaves them
+    return Result.load(files.path)
+
+
+class Recorder:
+    """Keeps rows, writes them and checkpoints, and tells whoever watches."""
+
+    def __init__(
+        self, setup: Setup, files: RunDirectory | None, progress: Progress | None, bell: Bell | None = None
+    ) -> None:
+        self.setup = setup
+        self._files = files
+        self._progress = progress or Quiet()
+        self._bell = bell
+        self._rows: list[Row] = []
+        self._first = 0
+        self._started = self._lap = time.perf_counter()
+
+    def start(self) -> Checkpoint | None:
+        """Begin the run's files, or cut them back to the checkpoint from which the run continues."""
+        self._rows = []
+        checkpoint = None if self._files is None else self._begin(self._files)
+        self._first = checkpoint.round if checkpoint else 0
+        self._lap = time.perf_counter()
+        self._started = self._lap - (checkpoint.seconds if checkpoint else 0)
+        self._progress.start(self.setup.experiment, self._first)
+        return checkpoint
+
+    def _begin(self, files: RunDirectory) -> Checkpoint | None:
+        setup = self.setup
+        where = environment(setup.learner.threads, setup.learner.executor.name)
+        checkpoint = Checkpoints(files).restore()
+        if checkpoint is None:
+            files.begin(setup.experiment, setup.federation, where)
+        else:
+            files.check_same(setup.federation, where)
+        return checkpoint
+
+    def add(self, rows: list[Row]) -> None:
+        """Take the rows that all shards made since the last call."""
+        if not rows:
+            return
+        with self.setup.learner.stopwatch.phase("record"):
+            rows = in_order(rows)
+            if self._files is None:
+                self._rows += rows
+            else:
+                self._files.append("rows.jsonl", rows)
+        done = rows[-1]["round"]
+        tested = [row for row in rows if row["kind"] == rows[-1]["kind"] != "round"]
+        if tested:
+            self._time(done)
+            final = tested[0]["kind"] == "final"
+            self._progress.evaluated(done, judge(tested, self.setup.federation.cluster), final)
+        self._progress.round(done, self.setup.plan.rounds)
+
+    def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
+        """Checkpoint after every evaluation, and when somebody asks the run to stop."""
+        if self._files is None:
+            return
+        asked = self._bell.rung if self._bell else None
+        if asked is not None or (round > self._first and self.setup.plan.evaluates(round)):
+            with self.setup.learner.stopwatch.phase("checkpoint"):
+                Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
+        if asked is not None:
+            raise StoppedError(f"stopped after round {round} of {self.setup.plan.rounds}; {self._way_on()}", asked)
+
+    def finish(self, final: Final) -> Result:
+        """Sum up the run from its rows and what is left of the nodes."""
+        setup, files = self.setup, self._files
+        rows = self._rows if files is None else files.rows
+        summary = summarise(rows, setup.federation.cluster) | {
+            "seconds": time.perf_counter() - self._started,
+            "model_sha256": tree.joint(final.model_digests),
+            "state_sha256": tree.joint(final.state_digests),
+            "run_dir": None if files is None else str(files.path),
+        }
+        if files is None:
+            models, path = stacks.whole(final.models), None
+        else:
+            from safetensors.torch import load_file
+
+            files.finish(final.models, summary)
+            Checkpoints(files).remove()
+            models, path = load_file(files.path / "models.safetensors"), files.path
+        self._progress.finish(summary)
+        return Result(setup.experiment, rows, summary, models, setup.learner, path)
+
+    def _way_on(self) -> str:
+        path = self._files.path if self._files else None
+        if self.setup.experiment.data.source == "given":
+            return f"continue with run(experiment, '{path}', resume=True, federation=...)"
+        return f"continue with: facade run {path}/experiment.toml --out {path} --resume"
+
+    def _time(self, done: int) -> None:
+        now = time.perf_counter()
+        lap = {"round": done, "seconds": now - self._lap} | self.setup.learner.stopwatch.lap()
+        self._lap = now
+        if self._files is not None:
+            self._files.append("timings.jsonl", [lap])

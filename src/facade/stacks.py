@@ -1,0 +1,78 @@
+"""The state of all nodes when it need not lie here: written to a file, and read from one, a piece at a
+time, so that no process has to hold all of it. The file is safetensors, as the library writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from facade import tree
+from facade.tree import Params
+
+_CODES = {
+    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32",
+    torch.bfloat16: "BF16", torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+_TYPES = {code: dtype for dtype, code in _CODES.items()}
+
+
+class Leaf(NamedTuple):
+    """One tensor [n, ...] over all nodes."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    pieces: Callable[[], Iterator[Tensor]]
+    """Consecutive rows, one piece after the other."""
+
+
+Stack = dict[str, Leaf]
+"""Leaves by path, as `tree.flatten` names them."""
+
+
+def here(state: Any) -> Stack:
+    """The stack of a tree that lies in this process."""
+    return {
+        name: Leaf(leaf.dtype, tuple(leaf.shape), lambda leaf=leaf: iter([leaf]))  # type: ignore[misc]
+        for name, leaf in tree.flatten(state).items()
+    }
+
+
+def whole(stack: Stack) -> Params:
+    """All of a stack in this process."""
+    return {name: torch.cat(list(leaf.pieces())) for name, leaf in stack.items()}
+
+
+def saved(stack: Stack, facts: dict[str, Any] | None = None) -> Iterator[bytes | memoryview]:
+    """The parts, in order, of a safetensors file of the stack; `facts` go into its header."""
+    ordered = sorted(stack.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+    header: dict[str, Any] = {} if facts is None else {"__metadata__": {"facade": json.dumps(facts)}}
+    end = 0
+    for name, leaf in ordered:
+        start, end = end, end + leaf.dtype.itemsize * int(np.prod(leaf.shape))
+        header[name] = {"dtype": _CODES[leaf.dtype], "shape": list(leaf.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for _, leaf in ordered:
+        for piece in leaf.pieces():
+            yield piece.detach().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def opened(content: memoryview) -> tuple[Params, dict[str, Any]]:
+    """(leaves, facts) of a saved stack; the leaves are views of the content and read when used."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(bytes(content[8:start]))
+    facts = json.loads(header.pop("__metadata__")["facade"])
+    return {name: _view(content, start, **entry) for name, entry in header.items()}, facts
+
+
+def _view(content: memoryview, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+    count = int(np.prod(shape))
+    if not count:
+        return torch.empty(shape, dtype=_TYPES[dtype])
+    return torch.frombuffer(content, dtype=_TYPES[dtype], count=count, offset=start + data_offsets[0]).view(shape)

@@ -1,0 +1,93 @@
+"""A Ray cluster for the tests of one process, and tiny runs on it."""
+
+import os
+import signal
+
+import pytest
+
+from facade import Experiment, run
+from facade.runtimes import ray_cluster, ray_connection
+from facade.runtimes.ray_worker import Worker, packed
+from facade.runtimes.recorder import Quiet, record
+
+TINY = {
+    "name": "tiny",
+    "data": {"source": "digits", "clusters": "5:2"},
+    "algorithm": {"name": "facade", "warmup": 1},
+    "topology": {"degree": 2},
+    "training": {"rounds": 3, "steps": 2},
+    "evaluation": {"every": 2},
+    "network": {"loss": 0.2, "offline": 0.1},
+}
+
+
+def tiny(*settings):
+    """Seven nodes, three rounds."""
+    return Experiment.of(TINY, settings)
+
+
+def same(one, other):
+    """Whether two runs came to the same bits and the same rows."""
+    assert one.summary["state_sha256"] == other.summary["state_sha256"]
+    assert one.summary["model_sha256"] == other.summary["model_sha256"]
+    assert list(one.rows) == list(other.rows)
+
+
+@pytest.fixture(scope="session")
+def ray():
+    """Ray, connected to a cluster on this machine."""
+    with ray_connection.connected():
+        import ray
+
+        yield ray
+
+
+@pytest.fixture(scope="session")
+def workers(ray):
+    """Five actors that take over shards of one run after the other; starting one takes seconds."""
+    actor = ray.remote(Worker).options(num_cpus=0)
+    return [actor.remote() for _ in range(5)]
+
+
+@pytest.fixture
+def run_on(ray, workers):
+    """Run an experiment on so many of the workers."""
+
+    def call(experiment, shards, out=None, **options):
+        def play(setup):
+            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), 1)
+            return lambda recorder: troupe.play(recorder, recorder.start())
+
+        return record(experiment, out, play, **options)
+
+    return call
+
+
+class At(Quiet):
+    """Does something when a round is over, once."""
+
+    def __init__(self, round, act):
+        self._round, self._act = round, act
+
+    def round(self, done, rounds):
+        if done == self._round and self._act is not None:
+            act, self._act = self._act, None
+            act()
+
+
+def stop_at(round):
+    """Asks the run to stop, as Ctrl-C does."""
+    return At(round, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
+@pytest.fixture(scope="session")
+def simulated():
+    """The same runs in the simulator, each once."""
+    known = {}
+
+    def call(experiment):
+        if experiment.hash not in known:
+            known[experiment.hash] = run(experiment)
+        return known[experiment.hash]
+
+    return call

@@ -1,0 +1,81 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cluster.conftest import At, same, tiny
+from facade import run
+from facade.errors import ExperimentError
+from facade.runtimes import ray_cluster
+
+LONG = ("training.rounds=12", "evaluation.every=3")
+
+
+def living(ray):
+    """Process ids of the workers that host actors."""
+    return [actor["Pid"] for actor in ray._private.state.actors().values() if actor["State"] == "ALIVE"]
+
+
+def test_a_killed_worker_costs_a_warning_and_nothing_else(ray, simulated, tmp_path):
+    experiment = tiny(*LONG, "runtime.shards=2")
+    before = set(living(ray))
+
+    def kill():
+        os.kill(min(set(living(ray)) - before), signal.SIGKILL)
+
+    with pytest.warns(UserWarning, match=r"a worker was lost .*; going on from round 6"):
+        ended = ray_cluster.run_connected(experiment, tmp_path / "run", progress=At(7, kill))
+    same(ended, simulated(experiment))
+
+
+def test_without_a_directory_a_run_that_lost_a_worker_begins_again(ray, simulated):
+    experiment = tiny("runtime.shards=2")
+    before = set(living(ray))
+
+    def kill():
+        os.kill(min(set(living(ray)) - before), signal.SIGKILL)
+
+    with pytest.warns(UserWarning, match="going on from round 0"):
+        same(ray_cluster.run_connected(experiment, progress=At(2, kill)), simulated(experiment))
+
+
+def test_a_machine_killed_in_the_middle_of_a_run_changes_no_bit(simulated, tmp_path):
+    experiment = tiny(*LONG, "runtime.shards=3")
+    (tmp_path / "tiny.toml").write_text(experiment.toml())
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("lost_machine.py")),
+        str(tmp_path / "tiny.toml"),
+        str(tmp_path / "run"),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=170)
+    assert ended.returncode == 0, ended.stderr
+    assert "going on from round 6 with what is left of the cluster" in ended.stdout
+    assert ended.stdout.splitlines()[-1] == f"state {simulated(experiment).summary['state_sha256']}"
+
+
+def test_more_shards_than_nodes_are_refused_before_anything_is_written(ray, tmp_path):
+    with pytest.raises(ExperimentError, match="8 shards are more than the 7 nodes"):
+        ray_cluster.run_connected(tiny("runtime.shards=8"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(simulated, tmp_path):
+    experiment = tiny("training.rounds=400", "runtime.shards=2", "evaluation.every=400")
+    (tmp_path / "tiny.toml").write_text(experiment.toml())
+    where = [str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "run"), "--runtime", "ray"]
+    command = [sys.executable, "-m", "facade", "run", *where]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    rows = tmp_path / "run" / "rows.jsonl"
+    while process.poll() is None and not (rows.exists() and rows.stat().st_size):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the group
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopped after round" in said
+    assert "--resume" in said
+    same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))

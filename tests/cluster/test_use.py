@@ -1,0 +1,150 @@
+"""The cluster as a person uses it: commands, what is left behind, what it takes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cluster.conftest import same, tiny
+from facade import Result, run
+from facade.errors import ExperimentError
+from facade.runtimes import ray_cluster, ray_connection
+from facade.runtimes.recorder import Quiet
+
+WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
+
+
+def facade(*arguments, program="from facade.cli import main; main()", **variables):
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, env={**os.environ, **variables})
+
+
+def written(experiment, path):
+    path.write_text(experiment.toml())
+    return path
+
+
+def started_with(variable):
+    """Ids and command lines of the processes that were given this entry of the environment."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found[process.name] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def listening(processes):
+    """IPv4 addresses, also those written as IPv6, on which the processes listen."""
+    inodes = set()
+    for process in processes:
+        for handle in Path("/proc", process, "fd").glob("*"):
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(handle).removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:  # LISTEN
+                last = fields[1].split(":")[0][-8:]
+                found.add(".".join(str(int(last[i : i + 2], 16)) for i in (6, 4, 2, 0)))
+    return found
+
+
+def test_the_command_line_runs_and_sweeps_on_ray_and_leaves_nothing_behind(simulated, tmp_path):
+    file = written(tiny(), tmp_path / "tiny.toml")
+    with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path
+        ended = facade("run", file, "--out", tmp_path / "run", "--runtime", "ray", "--shards", "2", TMPDIR=short)
+        assert ended.returncode == 0, ended.stderr
+        same(Result.load(tmp_path / "run"), simulated(tiny()))
+        assert 'name = "ray"' in (tmp_path / "run" / "experiment.toml").read_text()
+        swept = facade("sweep", file, "--seeds", "1,2", "--out", tmp_path / "sweep", "--runtime", "ray", TMPDIR=short)
+        assert swept.returncode == 0, swept.stderr
+        for seed in (1, 2):
+            (found,) = (tmp_path / "sweep").glob(f"*-seed{seed}")
+            same(Result.load(found), simulated(tiny(f"seed={seed}")))
+        assert started_with(f"TMPDIR={short}") == {}
+        assert list(Path(short).iterdir()) == []
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(tmp_path):
+    file = written(tiny(), tmp_path / "tiny.toml")
+    ended = facade("run", file, "--out", tmp_path / "run", "--runtime", "ray", program=WITHOUT_RAY)
+    assert ended.returncode == 2
+    assert ended.stderr.strip() == "error: the Ray runtime needs an extra: pip install 'facade-dl[ray]'"
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_address_is_for_ray(tmp_path):
+    with pytest.raises(ExperimentError, match=r"runtime.name = 'ray'"):
+        run(tiny(), address="127.0.0.1:1")
+    with pytest.raises(ExperimentError, match="give the cluster's head as host:port"):
+        ray_connection._options("ray://head:10001")
+
+
+def test_a_cluster_of_ones_own_can_be_reached_from_this_machine_with_a_token_only(ray):
+    assert ray_connection.cluster_cpus() >= 1
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
+    own = started_with(f"RAY_AUTH_TOKEN={os.environ['RAY_AUTH_TOKEN']}")
+    assert any("gcs_server" in line for line in own.values())
+    assert all("--disable-frontend" in line for line in own.values() if "dashboard.py" in line)
+    assert listening(own) == {"127.0.0.1"}
+
+
+def test_a_cluster_that_listens_beyond_the_machine_earns_a_warning(monkeypatch):
+    monkeypatch.setattr(ray_connection, "machines", lambda: [{"NodeManagerAddress": "10.0.0.1"}])
+    with pytest.warns(UserWarning, match=r"\(10.0.0.1\): whoever reaches it with its token can run code"):
+        ray_connection._warn_if_exposed()
+
+
+def test_a_thousand_nodes_over_two_shards(run_on):
+    settings = ("data.clusters=900:100", "data.partition=sampled", "data.per_class=4", "topology.degree=4")
+    experiment = tiny(*settings, "network.loss=0", "network.offline=0", "training.rounds=2")
+    ended = run_on(experiment, 2)
+    assert len(ended.summary["choice"]) == 1000
+    assert ended.summary["state_sha256"] == run(experiment).summary["state_sha256"]
+
+
+class Watch(Quiet):
+    """Notes this process's own memory after every round."""
+
+    def __init__(self):
+        self.megabytes = []
+
+    def round(self, done, rounds):
+        status = Path("/proc/self/status").read_text()
+        self.megabytes.append(int(status.split("RssAnon:")[1].split()[0]) / 1024)
+
+
+def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 20)
+    settings = ("data.clusters=12:4", "model.name=cluster.large:Large", "training.steps=1", "training.rounds=4")
+    experiment = tiny(*settings, "algorithm.name=el", "network.loss=0", "network.offline=0")
+    watch = Watch()
+    run_on(experiment, 2, tmp_path / "run", progress=watch)
+    states = (tmp_path / "run" / "models.safetensors").stat().st_size / 2**20
+    assert states > 130
+    assert max(watch.megabytes) - watch.megabytes[0] < 40, "two checkpoints and the models went through in pieces"
+
+
+@pytest.mark.parametrize(
+    ("machines", "shards", "share"),
+    [
+        ([2], 1, 2),
+        ([2], 2, 1),
+        ([8, 8], 3, 4),
+        ([8, 4], 2, 4),
+        ([1, 1], 3, 0.5),
+        ([2], 5, 0.4),
+        ([16, 1], 4, 4),
+        ([1], 7, 0.142),
+    ],
+)
+def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, share):
+    assert ray_cluster.largest_share(machines, shards) == share
