@@ -99,7 +99,7 @@ def test_the_payload_is_els_and_8_bytes(name, heads):
 
 
 def test_seeding_adds_16_bytes_to_the_payload():
-    settings = ("algorithm.warmup=1", "training.rounds=12")
+    settings = ("algorithm.warmup=1", "training.rounds=16")
     plain, seeded = (
         made(tiny("facade", f"algorithm.seeding={seeding}", *settings)) for seeding in ("none", "farthest")
     )

@@ -124,7 +124,7 @@ class Watch(Quiet):
 
 def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 20)
-    settings = ("data.clusters=12:4", "model.name=cluster.large:Large", "training.steps=1", "training.rounds=4")
+    settings = ("data.clusters=96:32", "model.name=cluster.large:Large", "training.steps=1", "training.rounds=4")
     experiment = tiny(*settings, "algorithm.name=el", "network.loss=0", "network.offline=0")
     watch = Watch()
     run_on(experiment, 2, tmp_path / "run", progress=watch)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -171,8 +172,8 @@ def test_resuming_on_other_data_is_refused(tmp_path, monkeypatch):
 
 def test_another_environment_is_said(tmp_path, monkeypatch):
     stopped(tiny(), tmp_path / "run", 3)
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    with pytest.warns(UserWarning, match=r"another environment \(torch = .* there and 9.9 here\)"):
+    monkeypatch.setattr(np, "__version__", "9.9")
+    with pytest.warns(UserWarning, match=r"another environment \(numpy = .* there and 9.9 here\)"):
         run(tiny(), tmp_path / "run", resume=True)
 
 
@@ -236,14 +237,14 @@ def test_a_checkpoint_whose_rows_are_lost_is_not_used(whole, tmp_path):
 
 def test_checkpoints_are_written_at_every_evaluation_and_two_are_kept(tmp_path, monkeypatch):
     saved = []
-    save = store.Store.save
+    write = store.Store.write
 
-    def watched(self, number, content):
-        path = save(self, number, content)
+    def watched(self, number, parts):
+        path = write(self, number, parts)
         saved.append((number, self.numbers))
         return path
 
-    monkeypatch.setattr(store.Store, "save", watched)
+    monkeypatch.setattr(store.Store, "write", watched)
     run(tiny(), tmp_path / "run")
     assert saved == [(2, [2]), (4, [2, 4]), (6, [4, 6])]
     assert not (tmp_path / "run" / "checkpoints").exists()
