@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,23 @@ def test_an_address_is_for_ray(tmp_path):
         run(tiny(), address="127.0.0.1:1")
     with pytest.raises(ExperimentError, match="give the cluster's head as host:port"):
         ray_connection._options("ray://head:10001")
+
+
+def test_a_cluster_without_a_token_for_it_is_refused_in_one_sentence(tmp_path):
+    file, home = written(tiny(), tmp_path / "tiny.toml"), {"HOME": str(tmp_path), "RAY_AUTH_TOKEN": ""}
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        where = f"127.0.0.1:{somebody.getsockname()[1]}"
+        ended = facade("run", file, "--out", tmp_path / "run", "--runtime", "ray", "--address", where, **home)
+    assert ended.returncode == 1
+    assert "have no token in common; set RAY_AUTH_TOKEN" in ended.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_address_where_nobody_is_costs_one_sentence_and_no_minutes():
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        port = somebody.getsockname()[1]
+    with pytest.raises(ray_connection.ClusterError, match=rf"nothing answers at --address 127.0.0.1:{port}"):
+        ray_connection._options(f"127.0.0.1:{port}")
 
 
 def test_a_cluster_of_ones_own_can_be_reached_from_this_machine_with_a_token_only(ray):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import sys
 import tempfile
 import warnings
@@ -57,6 +58,11 @@ def connected(address: str | None = None) -> Iterator[None]:
             options["_temp_dir"] = files  # what Ray leaves goes with it
         try:
             ray.init(**options)
+        except ray.exceptions.AuthenticationError as error:
+            raise ClusterError(
+                f"the Ray cluster at {address} and this process have no token in common; set RAY_AUTH_TOKEN or"
+                " RAY_AUTH_TOKEN_PATH to the cluster's, or RAY_AUTH_MODE=disabled if it was started without one"
+            ) from error
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
             where = "a Ray cluster could not be started here" if address is None else f"no Ray cluster at {address}"
             raise ClusterError(f"{where} ({str(error).strip().splitlines()[0]})") from error
@@ -86,9 +92,24 @@ def _options(address: str | None) -> dict[str, Any]:
             raise ExperimentError(
                 f"--address {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
             )
+        _check_reachable(address)
         return {"address": address, **quiet}
     cores = len(os.sched_getaffinity(0))
     return {"address": "local", "num_cpus": cores, "include_dashboard": False, **quiet}
+
+
+def _check_reachable(address: str) -> None:
+    """Knock before Ray does, which would go on for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon:  # "auto": Ray finds the cluster that this machine is part of
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"nothing answers at --address {address} ({getattr(error, 'strerror', None) or error});"
+            " give the cluster's head as host:port"
+        ) from error
 
 
 def _warn_if_exposed() -> None:
