@@ -229,12 +229,13 @@ class Troupe:
 
 
 def _get(refs: Any) -> Any:
-    """Ray's answers; LostError where somebody is gone, and errors of ours as they were raised."""
+    """Ray's answers; LostError where somebody is gone, and errors of ours as they were raised: of several,
+    that of the first shard, whoever was quicker."""
     import ray
     from ray.exceptions import RayError, RayTaskError
 
     try:
-        return ray.get(refs)
+        return [ray.get(ref) for ref in refs] if isinstance(refs, list) else ray.get(refs)
     except RayTaskError as error:
         if isinstance(error.cause, FacadeError):
             raise error.cause from None
