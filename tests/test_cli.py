@@ -22,6 +22,7 @@ rounds = 4
 steps = 2
 [algorithm]
 warmup = 1
+seeding = "none"
 """
 KEYS = {
     "clusters", "all", "worst_node", "fair_accuracy", "dp", "eo", "dp_sum", "eo_sum", "bytes_per_node",

@@ -159,7 +159,7 @@ SECTIONS: dict[str, type[Section]] = {
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
-        "algorithm": {"scoring": "independent", "own_head": "always", "two_hop": False},
+        "algorithm": {"scoring": "independent", "own_head": "always", "seeding": "none", "two_hop": False},
         "training": {"init": "per-node"},
         "evaluation": {"head": "oracle"},
         "data": {"partition": "shuffled"},

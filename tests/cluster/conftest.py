@@ -13,7 +13,7 @@ from facade.runtimes.recorder import Quiet, record
 TINY = {
     "name": "tiny",
     "data": {"source": "digits", "clusters": "5:2"},
-    "algorithm": {"name": "facade", "warmup": 1},
+    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
     "topology": {"degree": 2},
     "training": {"rounds": 3, "steps": 2},
     "evaluation": {"every": 2},

@@ -41,7 +41,7 @@ def tiny(name: str, *settings: str) -> Experiment:
         {
             "seed": 3,
             "data": {"source": "digits", "clusters": "5:3"},
-            "algorithm": {"name": name, "warmup": 1} if ":" not in name else {"name": name},
+            "algorithm": {"name": name, "warmup": 1, "seeding": "none"} if ":" not in name else {"name": name},
             "training": {"rounds": 4, "steps": 2, "batch": 4, "lr": 0.1},
             "evaluation": {"every": 2},
             "runtime": {"threads": 1},

@@ -27,7 +27,7 @@ def experiment(federation, *settings):
     return Experiment.of(
         {
             "data": federation.section,
-            "algorithm": {"name": "facade", "warmup": 1},
+            "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
             "topology": {"degree": 2},
             "training": {"rounds": 3, "steps": 2, "batch": 4},
             "evaluation": {"every": 3},

@@ -96,7 +96,7 @@ def test_facade_learns_it_with_softmax_regression():
         {
             "data": {"source": "synthetic", "clusters": "4:2", "skew": "none", "partition": "natural"},
             "model": {"name": "softmax"},
-            "algorithm": {"name": "facade", "warmup": 0},
+            "algorithm": {"name": "facade", "warmup": 0, "seeding": "none"},
             "training": {"rounds": 30, "lr": 0.1},
             "evaluation": {"every": 30},
         }

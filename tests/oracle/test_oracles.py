@@ -96,7 +96,7 @@ def described(case: str) -> Experiment:
         {
             "seed": 5,
             "data": {"source": "digits", "clusters": "5:3"},
-            "algorithm": {"name": case.split(",")[0]},
+            "algorithm": {"name": case.split(",")[0], "seeding": "none"},
             "training": {"rounds": 5, "steps": 3, "batch": 5, "lr": 0.1},
             "evaluation": {"every": 5},
             "runtime": {"threads": 1, "dtype": "float64"},

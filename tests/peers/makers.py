@@ -21,7 +21,7 @@ from results.killing import Lines
 TINY = {
     "name": "tiny",
     "data": {"source": "digits", "clusters": "6:2"},
-    "algorithm": {"name": "facade", "warmup": 1},
+    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
     "training": {"rounds": 5, "steps": 2},
     "evaluation": {"every": 5},
     "runtime": {"threads": 1},

@@ -13,7 +13,7 @@ from facade.runtimes.recorder import Quiet
 TINY = {
     "name": "tiny",
     "data": {"source": "digits", "clusters": "3:1"},
-    "algorithm": {"name": "facade", "warmup": 1},
+    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
     "topology": {"degree": 2},
     "training": {"rounds": 6, "steps": 1},
     "evaluation": {"every": 2},

@@ -38,7 +38,7 @@ ALGORITHMS: dict[str, Entry] = {
     "local": Entry(Local),
     "ifca": Entry(
         Facade,
-        {"algorithm": {"split": "all"}, "topology": {"name": "complete", "fresh": False}},
+        {"algorithm": {"split": "all", "seeding": "none"}, "topology": {"name": "complete", "fresh": False}},
         "FACADE with nothing shared but heads, on the complete graph: IFCA without a server.",
     ),
 }

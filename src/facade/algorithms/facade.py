@@ -49,8 +49,8 @@ class Facade(Algorithm[State]):
     """Whether all heads are scored on the same samples."""
     own_head: Literal["if-chosen", "always"] = "if-chosen"
     """Whether a node's own head counts in the mean of heads it did not choose."""
-    seeding: Literal["none", "farthest"] = "none"
-    """How heads start after the warm-up: all equal, or each at the node worst served so far."""
+    seeding: Literal["none", "farthest"] = "farthest"
+    """How heads start after the warm-up: each at the node worst served so far, or, as published, all equal."""
     revival: bool = False
     """Whether heads that have died are seeded again, every 50 rounds; needs seeding."""
     split: Literal["head", "all"] = "head"

@@ -27,7 +27,7 @@ def _model(model: str, pairs: int) -> dict[str, Any]:
 
 
 def _facade(heads: int) -> dict[str, Any]:
-    return {"name": "facade", "heads": heads, "seeding": "none"}
+    return {"name": "facade", "heads": heads}
 
 
 def _rounds(data: Federation, model: str, algorithm: dict[str, Any]) -> Rounds:

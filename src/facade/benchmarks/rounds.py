@@ -42,7 +42,7 @@ def prepared(data: Federation, model: str, algorithm: dict[str, Any], *settings:
     written = {
         "data": {"source": "given", "clusters": ":".join(map(str, np.bincount(data.cluster)))},  # type: ignore[arg-type]
         "model": {"name": model},
-        "algorithm": {"warmup": 0} | algorithm,
+        "algorithm": {"warmup": 0, "seeding": "none"} | algorithm,
         "training": {"rounds": 10**6, "steps": 10, "batch": 8, "lr": 0.01},
         "evaluation": {"every": 10**6},
     }

@@ -109,7 +109,7 @@ def experiment(part: Part, algorithm: str, heads: int | None, seed: int, scale: 
         "seed": seed,
         "data": {"source": setting.source, "clusters": part.clusters, "skew": part.skew, "root": str(scale.data)},
         "model": {"name": setting.model},
-        "algorithm": {"name": algorithm, "heads": heads or clusters, "warmup": warmup},
+        "algorithm": {"name": algorithm, "heads": heads or clusters, "warmup": warmup, "seeding": "none"},
         "training": {"rounds": rounds, "steps": setting.steps, "batch": 8, "lr": setting.rate(algorithm)},
         "evaluation": {"every": EVERY if share == 1 else max(1, rounds // 15)},
     }

@@ -122,7 +122,7 @@ def describe(degree: int | None, rounds: int, lr: float, seed: int) -> Experimen
             "seed": seed,
             "data": {"source": "synthetic", "clusters": CLUSTERS, "skew": "none", "partition": "natural"},
             "model": {"name": "softmax"},
-            "algorithm": {"name": "facade", "heads": 2, "warmup": 0, "split": "all"},
+            "algorithm": {"name": "facade", "heads": 2, "warmup": 0, "split": "all", "seeding": "none"},
             "topology": topology,
             "training": {"rounds": rounds, "steps": 1, "batch": ROWS, "lr": lr, "weight_decay": L2},
             "evaluation": {"every": rounds},
