@@ -31,8 +31,8 @@ class ClusterRounds:
         return sum(
             len(nodes)
             for shard, move in enumerate(self.moves)
-            if move.needs is not None
-            for other, nodes in enumerate(move.needs.nodes)
+            if move.wanted is not None
+            for other, nodes in enumerate(move.wanted)
             if other != shard and nodes is not None
         )
 

@@ -172,7 +172,7 @@ class Troupe:
         moves = self.begin(checkpoint)
         while True:
             recorder.add([row for move in moves for row in move.rows])
-            if moves[0].needs is None:
+            if moves[0].wanted is None:
                 break
             recorder.between_rounds(moves[0].round, lambda: self._stack("state"))
             moves = self.exchange(moves)
@@ -193,7 +193,7 @@ class Troupe:
 
     def exchange(self, moves: list[Move]) -> list[Move]:
         """One exchange: every worker hands out what others want, then fetches what is meant for it."""
-        wanted = [move.needs.nodes for move in moves if move.needs is not None]
+        wanted = [move.wanted for move in moves if move.wanted is not None]
         workers = list(enumerate(self._workers))
         slices = _get([worker.hand_out.remote([of_one[shard] for of_one in wanted]) for shard, worker in workers])
         return self._timed(_get([worker.advance.remote([part[shard] for part in slices]) for shard, worker in workers]))
@@ -205,6 +205,7 @@ class Troupe:
         return moves
 
     def _put(self, checkpoint: Checkpoint, nodes: Ids) -> dict[str, Any]:
+        """References to the state of some nodes, a leaf at a time: this process never holds all of it."""
         import ray
 
         rows = torch.from_numpy(nodes)

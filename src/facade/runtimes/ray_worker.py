@@ -26,10 +26,8 @@ Arrays = dict[str, NDArray[Any]]
 Part = Literal["state", "models"]
 
 
-class Needs(NamedTuple):
-    """Per shard, the nodes whose messages a worker wants from it; None: all of them."""
-
-    nodes: list[Ids | None]
+Wanted = list[Ids | None]
+"""Per shard, the nodes whose messages are wanted from it; None: all of them."""
 
 
 class Move(NamedTuple):
@@ -37,7 +35,7 @@ class Move(NamedTuple):
 
     round: int
     rows: list[Row]
-    needs: Needs | None
+    wanted: Wanted | None
     """None: the run is over."""
     seconds: dict[str, float]
     """Spent by phase since the last move."""
@@ -53,9 +51,9 @@ class Worker:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the driver has said them; arrays are read-only, and never written
             self._setup = set_up(Experiment.of(experiment), _unpacked(federation))
-        self._shards = [shard.nodes for shard in self._setup.shards()]
+        self._shards = self._setup.divided(self._setup.experiment.runtime.shards)
         self._index = index
-        self._shard = self._setup.shards()[index]
+        self._shard = self._setup.shard(self._shards[index])
         self._post: Post | None = None
         self._end: Played | None = None
 
@@ -73,7 +71,7 @@ class Worker:
         self._post = next(self._game)
         return self._move()
 
-    def hand_out(self, wanted: list[Ids | None]) -> list[Any]:
+    def hand_out(self, wanted: Wanted) -> list[Any]:
         """References to this shard's messages, one slice for every other shard that wants some."""
         import ray
 
@@ -132,9 +130,9 @@ class Worker:
         if self._post is None:
             assert self._end is not None
             return Move(self._setup.plan.rounds, self._end.rows, None, seconds)
-        return Move(self._post.round, self._post.rows, Needs(self._wanted(self._post)), seconds)
+        return Move(self._post.round, self._post.rows, self._wanted(self._post), seconds)
 
-    def _wanted(self, post: Post) -> list[Ids | None]:
+    def _wanted(self, post: Post) -> Wanted:
         """Per shard, the nodes to hear from; of the own one, nothing needs to be fetched."""
         if not isinstance(post.wanted, Edges):
             return [None] * len(self._shards)
