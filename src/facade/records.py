@@ -86,7 +86,8 @@ class RunDirectory:
     @property
     def rows(self) -> RowsFile:
         """The facts of the run."""
-        return RowsFile(self.path / "rows.jsonl")
+        kept = self.path / "rows.jsonl.gz"
+        return RowsFile(kept if kept.exists() else self.path / "rows.jsonl")
 
     def check(self, experiment: Experiment, resume: bool) -> None:
         """Raise RunDirectoryError if the experiment cannot be run, or continued, here."""

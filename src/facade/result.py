@@ -46,6 +46,10 @@ class Result:
         if not directory.finished:
             what = "an unfinished run; finish it with --resume" if directory.started else "no run"
             raise RunDirectoryError(f"{path} holds {what}")
+        if not (directory.path / "models.safetensors").exists():
+            raise RunDirectoryError(
+                f"{path} holds what a run found but not its models; compute it again: facade run {path}/experiment.toml"
+            )
         experiment = Experiment.load(directory.path / "experiment.toml")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run said what it had to say

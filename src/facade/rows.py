@@ -1,9 +1,11 @@
-"""The facts of a run, as its rows.jsonl holds them."""
+"""The facts of a run, as its rows.jsonl holds them, or rows.jsonl.gz where only facts are kept."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -21,15 +23,17 @@ class RowsFile(Sequence[Row]):
         self.path = path
 
     def __iter__(self) -> Iterator[Row]:
+        opened = gzip.open if self.path.suffix == ".gz" else open
         try:
-            with self.path.open("rb") as file:
+            with opened(self.path, "rb") as file:
                 for number, line in enumerate(file, 1):
                     if not line.endswith(b"\n"):
                         warnings.warn(f"{self.path}: the last row is half-written and ignored", stacklevel=2)
                         return
                     yield self._row(number, line)
-        except OSError as error:
-            raise RunDirectoryError(f"{self.path} cannot be read: {error.strerror}") from None
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or f"it is damaged ({error})"
+            raise RunDirectoryError(f"{self.path} cannot be read: {reason}") from None
 
     def _row(self, number: int, line: bytes) -> Row:
         try:

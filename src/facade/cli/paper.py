@@ -9,7 +9,7 @@ import typer
 
 from facade.cli.console import out
 from facade.cli.sweep import SweepProgress, parse_seeds, print_plan
-from facade.errors import FacadeError, StoppedError, unknown
+from facade.errors import ExperimentError, FacadeError, StoppedError, unknown
 
 if TYPE_CHECKING:
     from facade.paper.done import Beside, Finished, Study
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def paper(
-    which: Annotated[str, typer.Argument(metavar="ID", help="F1, F3 to F20, T1 to T4, theory, ...; `list`; `all`.")],
+    which: Annotated[
+        str, typer.Argument(metavar="ID", help="F1, F3 to F20, T1 to T4, theory, ...; list; all; reproduction.")
+    ],
     data: Annotated[Path, typer.Option(help="The directory that holds all data sets.")] = Path("data"),
     out_dir: Annotated[
         Path, typer.Option("--out", help="Directory for runs and figures; studies share runs in it.")
@@ -28,8 +30,15 @@ def paper(
     ] = False,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3.", show_default="the paper's")] = "",
     rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds.", show_default="the paper's")] = None,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="reproduction: compute nothing, draw from the runs in results/.")
+    ] = False,
 ) -> None:
-    """Compute a figure or table of the paper again and print it beside the published numbers."""
+    """Compute a figure or table of the paper again and print it beside the published numbers.
+
+    `reproduction` computes the main experiment at full length, keeps what every run found in results/
+    and writes docs/reproduction.md from it; with --quick, both below --out.
+    """
     from facade.paper.settings import Scale
     from facade.report.panels import need_plotting
 
@@ -42,8 +51,14 @@ def paper(
             out.print(f"{study.id:>9}  {study.title}", highlight=False, markup=False, soft_wrap=True)
     elif which == "all":
         _all(list(STUDIES.values()), scale, out_dir)
+    elif which == "reproduction":
+        if seeds or rounds:
+            raise ExperimentError("reproduction picks no seeds and no rounds; leave --seeds and --rounds out")
+        if not draw:
+            _reproduce(scale, out_dir)
+        _draw(scale, out_dir)
     elif which not in STUDIES:
-        raise unknown("figure or table", which, [*STUDIES, "list", "all"])
+        raise unknown("figure or table", which, [*STUDIES, "list", "all", "reproduction"])
     else:
         _make(STUDIES[which], scale, out_dir)
 
@@ -85,19 +100,68 @@ def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
 
 def _run(planned: list[Job]) -> None:
     """Compute the runs that are not there yet, after saying what that will cost."""
-    from facade.crew import compute_all
-
     todo = [job for job in planned if not job.finished]
     if not planned:
         return
     print_plan(planned, todo, 1)
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute_all(todo, 1, progress.told):
-            progress.ended(end)
-            if end.ended == "stopped":
-                raise StoppedError("stopped; give the same command to go on", 2)
-            if end.ended == "failed":
-                raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
+        _compute(todo, progress)
+
+
+def _compute(todo: list[Job], progress: SweepProgress) -> None:
+    """Compute runs one after the other; what stops or fails ends it."""
+    from facade.crew import compute_all
+
+    for end in compute_all(todo, 1, progress.told):
+        progress.ended(end)
+        if end.ended == "stopped":
+            raise StoppedError("stopped; give the same command to go on", 2)
+        if end.ended == "failed":
+            raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
+
+
+def _places(scale: Scale, out_dir: Path) -> tuple[Path, Path]:
+    """Where the reproduction keeps runs and writes its page; a quick one must not replace the real one."""
+    if scale.quick:
+        return out_dir / "results", out_dir / "reproduction.md"
+    return Path("results"), Path("docs/reproduction.md")
+
+
+def _reproduce(scale: Scale, out_dir: Path) -> None:
+    """Compute the runs of the reproduction one by one and keep what each found as soon as it ends. What
+    to compute next may follow from what was found."""
+    from facade.archive import archive
+    from facade.paper.reproduction import Kept, plan
+    from facade.sweep import Job
+
+    results, _ = _places(scale, out_dir)
+    kept = Kept(results)
+    while True:
+        planned = plan(scale, kept)
+        todo = [run for run in planned if kept.get(run) is None]
+        if not todo:
+            return
+        out.print(
+            f"{len(planned)} runs, {len(planned) - len(todo)} of them kept in {results}. Next:"
+            f" {todo[0].part.title}, {todo[0].label}, seed {todo[0].experiment.seed}.",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        job = Job(todo[0].experiment, out_dir / "runs" / todo[0].name, ())
+        if not job.finished:
+            with SweepProgress(1, 0) as progress:
+                _compute([job], progress)
+        archive(job.path, results)
+
+
+def _draw(scale: Scale, out_dir: Path) -> None:
+    """Write the page of the reproduction from what is kept."""
+    from facade.paper.page import write
+
+    results, page = _places(scale, out_dir)
+    if not results.is_dir():
+        raise FacadeError(f"{results}/ is not here; call this where the repository lies, or leave --draw out")
+    written = write(page, results, scale)
+    out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
 
 
 def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:

@@ -19,18 +19,26 @@ ALGORITHM_COLOURS = {
 }
 """An algorithm has the same colour in every figure."""
 
+_SPARE = ["#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C", "#E69F00", "#009E73", "#0072B2", "#D55E00"]
+"""The same palette, for experiments whose algorithm's colour is taken."""
+
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 
 CLUSTER_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#8C8C8C"]
 
 
 def colours(labels: Iterable[str]) -> dict[str, str]:
-    """A colour per experiment: its algorithm's own, unless another experiment already has it."""
+    """A colour per experiment: its algorithm's own for the first of every algorithm, then those of the
+    algorithms that are seen least, so that one figure's colours suit another's."""
+    names = list(labels)
     given: dict[str, str] = {}
-    for label in labels:
-        own = ALGORITHM_COLOURS.get(label.split(" ")[0])
-        free = [colour for colour in (own, *OKABE_ITO) if colour is not None and colour not in given.values()]
-        given[label] = free[0] if free else OKABE_ITO[len(given) % len(OKABE_ITO)]
+    for name in names:
+        own = ALGORITHM_COLOURS.get(name.split(" ")[0])
+        if own is not None and own not in given.values():
+            given[name] = own
+    spare = [colour for colour in _SPARE if colour not in given.values()] or OKABE_ITO
+    for number, name in enumerate([name for name in names if name not in given]):
+        given[name] = spare[number % len(spare)]
     return given
 
 

@@ -1,0 +1,32 @@
+"""What a finished run found, without its models: small enough to be kept for good, in a repository say.
+`facade show`, `facade report` and `facade paper` read it like the run itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from facade import store
+from facade.config import Data, Experiment
+from facade.errors import RunDirectoryError
+from facade.records import RunDirectory
+
+_COPIED = ("federation.json", "environment.json", "timings.jsonl")
+
+
+def archive(run: Path, into: Path) -> Path:
+    """Keep a finished run as INTO/its name; the same run gives the same bytes. Where its data and its
+    directory were on this machine is left out."""
+    directory, kept = RunDirectory(run), into / run.name
+    if not directory.finished:
+        raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
+    experiment = Experiment.load(run / "experiment.toml").with_(f"data.root='{Data.model_fields['root'].default}'")
+    summary = {name: value for name, value in directory.read("result.json").items() if name != "run_dir"}
+    kept.mkdir(parents=True, exist_ok=True)
+    store.replace(kept / "experiment.toml", experiment.toml().encode())
+    for name in _COPIED:
+        store.replace(kept / name, (run / name).read_bytes())
+    store.replace(kept / "rows.jsonl.gz", gzip.compress((run / "rows.jsonl").read_bytes(), mtime=0))
+    store.replace(kept / "result.json", (json.dumps(summary, indent=1) + "\n").encode())
+    return kept

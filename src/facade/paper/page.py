@@ -1,0 +1,326 @@
+"""The page of the reproduction: ours beside the published numbers, drawn from kept runs alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from facade import store
+from facade.history import History
+from facade.paper import page_figures
+from facade.paper.published import FINAL, SAVED, TARGETS, Printed
+from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run, claims, plan
+from facade.paper.settings import QUICK_TARGET, Part, Scale
+from facade.records import RunDirectory
+from facade.statistics import cost_to, numbers, settlement, tested
+
+_COLUMNS = (
+    ("cluster_0", "majority", "majority", 100.0, 2),
+    ("cluster_1", "minority", "minority", 100.0, 2),
+    ("all", "all", "all", 100.0, 2),
+    ("fair_accuracy", "fair", "fair", 100.0, 2),
+    ("dp", "dp", "DP", 1.0, 4),
+    ("eo", "eo", "EO", 1.0, 4),
+)
+"""Ours, theirs, heading, scale, digits."""
+
+NOTES = "notes.md"
+"""In the directory of kept runs: what people learned from them, put on the page as it is."""
+
+
+def write(page: Path, results: Path, scale: Scale) -> list[Path]:
+    """Write the page, its pictures into a directory beside it of the same name, and say which files."""
+    kept = Kept(results)
+    runs = plan(scale, kept)
+    pictures = page_figures.write(runs, kept, scale, page.with_suffix(""))
+    notes = results / NOTES
+    sections = [
+        _opening(runs, kept, scale),
+        _shown(runs, kept),
+        *(_results(part, runs, kept) for part in _parts(runs, "full")),
+        _curves(pictures, page),
+        _bytes(runs, kept, scale),
+        _settling(runs, kept, pictures, page),
+        _steps(runs, kept),
+        _artefact(runs, kept),
+        notes.read_text().strip() if notes.exists() else "",
+        _deviations(),
+        _every_run(runs, kept),
+        _commands(),
+    ]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    store.replace(page, ("\n\n".join(section for section in sections if section) + "\n").encode())
+    return [page, *pictures.values()]
+
+
+def _opening(runs: list[Run], kept: Kept, scale: Scale) -> str:
+    missing = [f"{run.part.clusters} {run.label}" for run in runs if kept.get(run) is None]
+    lines = ["# The paper, reproduced"]
+    if scale.quick:
+        lines.append("**QUICK: digits and an mlp instead of CIFAR-10; nothing here is comparable with the paper.**")
+    lines.append(
+        "FACADE and its rivals with the paper's settings: CIFAR-10 on 32 nodes, one cluster's images upside down,"
+        " GN-LeNet, 1,200 rounds of 10 steps on batches of 8, four peers a round, the paper's learning rates. All"
+        " algorithms have the same seed, division of the data, test set and evaluation rounds. This page is drawn from"
+        " the rows in `results/` by `facade paper reproduction --draw`; every number on it is computed from them,"
+        " except those in brackets, which the paper printed (means of four seeds; ours are one run each)."
+    )
+    if missing:
+        counted = [
+            f"{name} ({count} runs)" if (count := missing.count(name)) > 1 else name for name in dict.fromkeys(missing)
+        ]
+        lines.append(f"**Not computed yet:** {'; '.join(counted)}.")
+    return "\n\n".join(lines)
+
+
+def _shown(runs: list[Run], kept: Kept) -> str:
+    words = {"fails": "**FAILS**", "open": "not known yet", "holds": "holds"}
+    lines = [
+        [claim.text, f"≥ {claim.least:g}", _number(claim.ours, 1, 1), f"{claim.published:.1f}", words[claim.state]]
+        for claim in claims(runs, kept)
+    ]
+    return "## What it had to show\n\nIn percentage points; what fails comes first.\n\n" + _table(
+        ["", "wanted", "ours", "published", ""], lines
+    )
+
+
+def _results(part: Part, runs: list[Run], kept: Kept) -> str:
+    """Final numbers of one division into clusters, and those before the final exchange."""
+    lines, before = [], []
+    for run in _of(runs, "full", part):
+        found = kept.get(run)
+        if found is None:
+            continue
+        printed = FINAL.get((part.setting.source, part.clusters, found.algorithm))
+        ours = numbers(found)
+        lines.append([run.label, *_beside(ours, printed), _settled(found)])
+        last = tested(found.evaluations[-1], found.cluster)
+        before.append([run.label, *(_number(last.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS)])
+    if not lines:
+        return ""
+    headings = [heading for *_, heading, _, _ in _COLUMNS]
+    return "\n\n".join(
+        [
+            f"## {part.clusters}",
+            "Final numbers (published), accuracies in percent; the last column is the round from which on every"
+            " cluster had a head of its own.",
+            _table(["", *headings, "settled"], lines),
+            "After the last round, before the final exchange (DAC has none):",
+            _table(["", *headings], before),
+        ]
+    )
+
+
+def _beside(ours: dict[str, float], printed: Printed | None) -> Iterable[str]:
+    for name, theirs, _, scale, digits in _COLUMNS:
+        published = "" if printed is None else f" ({getattr(printed, theirs):.{digits}f})"
+        yield _number(ours.get(name), scale, digits) + published
+
+
+def _settled(run: History) -> str:
+    found = settlement(run)
+    if found is None:
+        return ""
+    return "**never**" if found.settling_round is None else str(found.settling_round)
+
+
+def _curves(pictures: dict[str, Path], page: Path) -> str:
+    if "accuracy" not in pictures:
+        return ""
+    return "## Over rounds\n\nLarge marks: after the final exchange.\n\n" + _image(
+        "Accuracy over rounds", pictures["accuracy"], page
+    )
+
+
+def _image(words: str, picture: Path, page: Path) -> str:
+    return f"![{words}]({picture.relative_to(page.parent).as_posix()})"
+
+
+# Further questions
+
+
+def _bytes(runs: list[Run], kept: Kept, scale: Scale) -> str:
+    """The price of an accuracy, where two algorithms can be compared."""
+    lines = []
+    for part in _parts(runs, "full"):
+        target = QUICK_TARGET if scale.quick else TARGETS[part.setting.source]
+        found = {run.label: kept.get(run) for run in _of(runs, "full", part)}
+        costs = {label: cost_to(run, target) for label, run in found.items() if run is not None}
+        el = costs.get("EL")
+        for label, cost in costs.items():
+            if label == "alone":  # hears nothing
+                continue
+            saved = None if cost is None or el is None else 100 * (1 - cost.bytes / el.bytes)
+            published = SAVED.get((part.setting.source, part.clusters, "el")) if label.startswith("FACADE") else None
+            reached = ("not reached", "") if cost is None else (str(cost.rounds), f"{cost.bytes / 1e6:,.0f}")
+            saving = "" if label == "EL" else _number(saved, 1, 1) + ("" if published is None else f" ({published})")
+            lines.append([part.clusters, label, *reached, saving])
+    if not lines:
+        return ""
+    return (
+        f"## The price of {target:.0%}\n\nThe first evaluation at which the mean over all nodes reached it, and the"
+        " megabytes a node had heard by then.\n\n"
+        + _table(["", "", "round", "MB", "% fewer bytes than EL (published)"], lines)
+    )
+
+
+def _settling(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path) -> str:
+    lines, counts = [], []
+    for part in _parts(runs, "settling"):
+        by_seed: dict[int, dict[str, History]] = {}
+        for run in _of(runs, "settling", part):
+            found = kept.get(run)
+            if found is not None:
+                by_seed.setdefault(run.experiment.seed, {})[run.label] = found
+        for seed, pair in by_seed.items():
+            cells = [_accuracies(pair[label]) if label in pair else "" for label in ("plain", "seeded")]
+            lines.append([part.clusters, str(seed), *cells])
+        for label in ("plain", "seeded"):
+            of_label = [pair[label] for pair in by_seed.values() if label in pair]
+            settled = sum("never" not in _settled(run) for run in of_label)
+            counts.append(f"{part.clusters} {label} {settled} of {len(of_label)}")
+    if not lines:
+        return ""
+    return "\n\n".join(
+        [
+            "## Who settles",
+            f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on 1,000 images"
+            " of each test set. The round from which on every cluster had a head of its own, and the final accuracy of"
+            f" every cluster. Settled: {'; '.join(counts)}.",
+            _table(["", "seed", "plain", "seeded"], lines),
+            _image("Share of nodes at a head of their own cluster", pictures["settling"], page),
+            "The picture shows, per round, the share of every cluster's nodes at a head that is their cluster's own,"
+            " averaged over clusters: all in the same place are 50 % with two clusters, 33 % with three.",
+        ]
+    )
+
+
+def _accuracies(run: History) -> str:
+    found = numbers(run)
+    shown = [f"{100 * found[f'cluster_{c}']:.1f}" for c in range(int(max(run.cluster)) + 1)]  # type: ignore[arg-type]
+    return f"{_settled(run)} · {' / '.join(shown)}"
+
+
+def _steps(runs: list[Run], kept: Kept) -> str:
+    found = [(run, kept.get(run)) for run in runs if run.stage == "steps"]
+    lines = [[run.label, *_shown_numbers(history)] for run, history in found if history is not None]
+    if not lines:
+        return ""
+    rounds = found[0][0].experiment.training.rounds
+    return (
+        f"## Which DePRL\n\nThe paper describes one core step a round; with as many as head steps DePRL does the same"
+        f" work as the others. After {rounds} rounds at {found[0][0].part.clusters}; the fairer one is the DePRL of the"
+        " tables above.\n\n" + _table(["", *(heading for *_, heading, _, _ in _COLUMNS)], lines)
+    )
+
+
+def _shown_numbers(run: History) -> list[str]:
+    found = numbers(run)
+    return [_number(found.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
+
+
+def _artefact(runs: list[Run], kept: Kept) -> str:
+    """The artefact's run beside the plain one at the same rounds, before any final exchange."""
+    theirs = next(run for run in runs if run.stage == "artefact")
+    plain = next(run for run in _of(runs, "full", theirs.part) if run.label == "FACADE, as published")
+    one, other = kept.get(theirs), kept.get(plain)
+    if one is None or other is None:
+        return ""
+    lines = []
+    at = {evaluation.round: evaluation for evaluation in other.evaluations}
+    for evaluation in one.evaluations:
+        if evaluation.round not in at:
+            continue
+        for label, run, tested_then in (
+            ("the artefact's", one, evaluation),
+            ("the paper's", other, at[evaluation.round]),
+        ):
+            then = tested(tested_then, run.cluster)
+            lines.append(
+                [str(evaluation.round), label]
+                + [_number(then.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
+            )
+    return (
+        f"## The artefact's way\n\nThe published artefact computes something else than the paper describes (`--preset"
+        f" artefact`: every node its own random start, a random division of the data, heads scored on batches of their"
+        f" own, one's own head always averaged in, and the head to be tested chosen by its loss on the test data)."
+        f" {theirs.part.clusters}, before any final exchange; the artefact's run settled: {_settled(one)}.\n\n"
+        + _table(["round", "", *(heading for *_, heading, _, _ in _COLUMNS)], lines)
+    )
+
+
+def _deviations() -> str:
+    return """## Where this differs from the paper
+
+* One seed per line; the paper has four, and shows deviations of 0.2 to 1.4 points between them.
+* Every algorithm has the same seed, division of the data, test set and evaluation rounds. The published artefact gives
+  its algorithms different seeds and two of the four a validation cut.
+* A node deploys the head it chose by its own training data. The artefact tests the head with the lowest loss on the
+  test data.
+* Divisions are stratified: every node of a cluster holds as many images of each class.
+* DAC scores every model it hears and weighs also nodes that it never met, through those that it met (`two_hop`), as
+  its authors describe it; it takes no part in a final exchange.
+* DePRL does the work of the others (see above) on a fixed graph. The artefact gave it a fresh graph and some twenty
+  times the samples of the others.
+* Each node chooses among heads by 80 samples a round, as many as it trains on; the artefact used ten times as many.
+* `FACADE, seeded` is our own: heads that start apart ([seeding](seeding.md)). It spends rounds 11 to 27 on that and
+  trains in 1,183 of the 1,200 rounds."""
+
+
+def _every_run(runs: list[Run], kept: Kept) -> str:
+    lines = []
+    machines = set()
+    for run in runs:
+        found = kept.get(run)
+        if found is None or run.stage == "settling":
+            continue
+        directory = RunDirectory(found.path)
+        environment = directory.read("environment.json")
+        machines.add(f"{environment['cpu']}, {environment['cores']} cores, PyTorch {environment['torch']}")
+        rounds = run.experiment.training.rounds
+        lines.append([run.part.clusters, run.label, str(rounds), f"{_minutes(directory):.0f}", f"`{run.name}`"])
+    if not lines:
+        return ""
+    return (
+        f"## Every run\n\nOne at a time on {'; '.join(sorted(machines))}, beside other work. The runs of"
+        f" {SETTLING_ROUNDS} rounds were computed three at a time, so their times say nothing.\n\n"
+        + _table(["", "", "rounds", "minutes", "directory"], lines)
+    )
+
+
+def _minutes(directory: RunDirectory) -> float:
+    laps = (directory.path / "timings.jsonl").read_text().splitlines()
+    return sum(float(json.loads(lap)["seconds"]) for lap in laps) / 60
+
+
+def _commands() -> str:
+    return """## Do it again
+
+    facade paper reproduction --draw             # this page and its pictures, from results/
+    facade data get cifar10 --root data          # or bring the files; docs/data.md
+    facade paper reproduction --data data        # everything from raw data: some 14 hours on two cores
+
+The last command computes what is missing in `results/`, in the order of this page, and goes on where it was stopped.
+`facade show results/*-seed1` and `facade report results/DIRECTORY` look at single runs. A run on its own:
+`facade run results/DIRECTORY/experiment.toml --set data.root=data --out runs/again`."""
+
+
+# Small things
+
+
+def _parts(runs: Sequence[Run], stage: str) -> list[Part]:
+    return list(dict.fromkeys(run.part for run in runs if run.stage == stage))
+
+
+def _of(runs: Sequence[Run], stage: str, part: Part) -> list[Run]:
+    return [run for run in runs if run.stage == stage and run.part == part]
+
+
+def _number(value: float | None, scale: float, digits: int) -> str:
+    return "" if value is None else f"{round(scale * value, digits) + 0.0:.{digits}f}"  # no minus zero
+
+
+def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rules = ["---"] * len(headings)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *lines))

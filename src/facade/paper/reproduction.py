@@ -1,0 +1,212 @@
+"""The reproduction of the paper's main experiment: which runs, in which order, and what they must show.
+
+No run is left out and no seed is picked: what to compute follows from this file and, where it says so,
+from runs computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from facade.config import Experiment
+from facade.history import History, load
+from facade.paper.figures import WORDS
+from facade.paper.settings import CIFAR, Part, Scale, experiment
+from facade.records import RunDirectory
+from facade.statistics import numbers, settlement
+from facade.sweep import directory_name
+
+SETTLING_ROUNDS = 80
+SETTLING_SEEDS = (1, 2, 3, 4, 5)
+SETTLING_IMAGES = 1000
+"""Of each test set; these runs ask who chooses which head, accuracy is by the way."""
+STEPS_ROUNDS = 200
+"""How long the two kinds of DePRL are compared."""
+ARTEFACT_ROUNDS = 320
+
+PLAIN, SEEDED = "algorithm.seeding=none", "algorithm.seeding=farthest"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the reproduction."""
+
+    stage: str
+    """settling, full, steps or artefact: the question it belongs to."""
+    part: Part
+    label: str
+    """What tables call it."""
+    experiment: Experiment
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return directory_name(self.experiment)
+
+
+class Kept:
+    """Runs whose facts are kept in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._loaded: dict[str, History] = {}
+
+    def get(self, run: Run) -> History | None:
+        """What the run found; None if it is not here yet."""
+        path = self.directory / run.name
+        if run.name not in self._loaded and RunDirectory(path).finished:
+            self._loaded[run.name] = load(path)
+        return self._loaded.get(run.name)
+
+
+def plan(scale: Scale, kept: Kept) -> list[Run]:
+    """All runs in the order in which they are computed, as far as it is known by now: which DePRL runs
+    at full length, and whether a plain run needs a second seed, follows from runs that are kept."""
+    fair, wide, thirds = (Part(CIFAR, ratio) for ratio in ("16:16", "24:8", "20:10:2"))
+    skewed = Part(CIFAR, "30:2")
+    runs = [
+        _settling(part, seeding, seed, scale)
+        for part in (skewed, fair, thirds)
+        for seeding in (PLAIN, SEEDED)
+        for seed in ((1,) if scale.quick else SETTLING_SEEDS)
+    ]
+    runs += _published(skewed, scale, kept)
+    runs += [_full(skewed, "FACADE, seeded", "facade", scale, SEEDED), _full(skewed, "EL", "el", scale)]
+    runs += _deprl(skewed, scale, kept)
+    runs += [_full(skewed, WORDS[name], name, scale) for name in ("dac", "local")]
+    for part in (fair, wide):
+        runs.append(_full(part, "FACADE, seeded", "facade", scale, SEEDED))
+        runs += _published(part, scale, kept)
+        runs.append(_full(part, "EL", "el", scale))
+    return [*runs, _artefact(skewed, scale)]
+
+
+def _settling(part: Part, seeding: str, seed: int, scale: Scale) -> Run:
+    changed = experiment(part, "facade", None, seed, scale).with_(
+        seeding, f"training.rounds={SETTLING_ROUNDS}", f"evaluation.every={SETTLING_ROUNDS}",
+        f"evaluation.images={SETTLING_IMAGES}", "algorithm.warmup=10",
+    )  # fmt: skip
+    return Run("settling", part, "seeded" if seeding == SEEDED else "plain", changed)
+
+
+def _full(part: Part, label: str, algorithm: str, scale: Scale, *changes: str, seed: int = 1) -> Run:
+    return Run("full", part, label, experiment(part, algorithm, None, seed, scale).with_(*changes))
+
+
+def _published(part: Part, scale: Scale, kept: Kept) -> list[Run]:
+    """FACADE as published; where seed 1 does not settle, seed 2 as well."""
+    first = _full(part, "FACADE, as published", "facade", scale, PLAIN)
+    found = kept.get(first)
+    if found is None or settles(found):
+        return [first]
+    return [first, _full(part, "FACADE, as published, seed 2", "facade", scale, PLAIN, seed=2)]
+
+
+def settles(run: History) -> bool:
+    """Whether every cluster has a head of its own in the end."""
+    found = settlement(run)
+    return found is not None and found.settling_round is not None
+
+
+def _deprl(part: Part, scale: Scale, kept: Kept) -> list[Run]:
+    """One core step a round, as described, and as many as head steps; the fairer of the two at full length."""
+    full = experiment(part, "deprl", None, 1, scale)
+    rounds = min(STEPS_ROUNDS, full.training.rounds)
+    short = [
+        Run("steps", part, f"core_steps = {steps}", changed)
+        for steps in (1, full.training.steps)
+        for changed in [
+            full.with_(
+                f"algorithm.core_steps={steps}", f"training.rounds={rounds}", f"evaluation.every={rounds}"
+            )
+        ]
+    ]  # fmt: skip
+    found = [kept.get(run) for run in short]
+    if any(history is None for history in found):
+        return short
+    fair = [numbers(history)["fair_accuracy"] for history in found if history is not None]
+    steps = short[fair.index(max(fair))].experiment.algorithm["core_steps"]
+    return [*short, _full(part, "DePRL", "deprl", scale, f"algorithm.core_steps={steps}")]
+
+
+def _artefact(part: Part, scale: Scale) -> Run:
+    """FACADE as the published artefact computes it, for as long as it takes to see what that changes."""
+    full = experiment(part, "facade", None, 1, scale)
+    rounds = min(ARTEFACT_ROUNDS, full.training.rounds)
+    changed = Experiment.of(full.model_dump(), [f"training.rounds={rounds}"], "artefact")
+    return Run("artefact", part, "FACADE, the artefact", changed)
+
+
+# What the runs must show
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A difference that the paper's result rests on, in percentage points."""
+
+    text: str
+    least: float
+    published: float
+    ours: float | None = None
+    """None: not known yet."""
+
+    @property
+    def state(self) -> str:
+        """holds, fails or open."""
+        if self.ours is None:
+            return "open"
+        return "holds" if self.ours >= self.least else "fails"
+
+
+def claims(runs: Iterable[Run], kept: Kept) -> list[Claim]:
+    """Every claim for every FACADE run that settled; those that fail first, then those still open."""
+    full = [run for run in runs if run.stage == "full"]
+    made = [claim for run in full if run.label.startswith("FACADE") for claim in _claims_of(run, full, kept)]
+    ratio = "30:2"
+    el = _numbers(next((run for run in full if run.label == "EL" and run.part.clusters == ratio), None), kept)
+    made.append(
+        Claim(f"{ratio}: EL's majority above its minority", 25, 33.22, _points(el, "cluster_0", el, "cluster_1"))
+    )
+    order = ["fails", "open", "holds"]
+    return sorted(made, key=lambda claim: order.index(claim.state))
+
+
+def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
+    found = kept.get(run)
+    if found is not None and not settles(found):
+        return []
+    ours = _numbers(run, kept)
+    others = {
+        other.label: _numbers(other, kept)
+        for other in full
+        if other.part == run.part and not other.label.startswith("FACADE")
+    }
+    el, who = others["EL"], f"{run.part.clusters}, {run.label}"
+    if run.part.clusters == "16:16":
+        return [Claim(f"{who}: all nodes above EL's", 2, 5.64, _points(ours, "all", el, "all"))]
+    if run.part.clusters != "30:2":
+        return []
+    return [
+        Claim(f"{who}: minority above every baseline's", 4, 7.40, _above(ours, others, "cluster_1")),
+        Claim(f"{who}: minority above EL's", 15, 21.19, _points(ours, "cluster_1", el, "cluster_1")),
+        Claim(f"{who}: fair accuracy above every baseline's", 0, 4.94, _above(ours, others, "fair_accuracy")),
+    ]
+
+
+def _numbers(run: Run | None, kept: Kept) -> dict[str, float] | None:
+    found = None if run is None else kept.get(run)
+    return None if found is None else numbers(found)
+
+
+def _points(one: dict[str, float] | None, name: str, other: dict[str, float] | None, other_name: str) -> float | None:
+    return None if one is None or other is None else 100 * (one[name] - other[other_name])
+
+
+def _above(ours: dict[str, float] | None, others: dict[str, dict[str, float] | None], name: str) -> float | None:
+    """Points above the best of the others; None while one of them, or DePRL's choice, is not known."""
+    differences = [_points(ours, name, other, name) for other in others.values()]
+    if len(others) < len(("EL", "DePRL", "DAC", "alone")) or any(d is None for d in differences):
+        return None
+    return min(d for d in differences if d is not None)

@@ -1,0 +1,141 @@
+"""The reproduction: what is computed in which order, what is kept, and what the page says of it."""
+
+import json
+import re
+
+import pytest
+
+from facade.paper import reproduction, settings
+from facade.paper.page import write
+from facade.paper.reproduction import Claim, Kept, Run, claims, plan
+from facade.paper.settings import CIFAR, Part, Scale
+from results.handmade import confusion
+
+SKEWED = Part(CIFAR, "30:2")
+
+
+def keep(run: Run, into, right=(8, 8), settled=True, rounds=3):
+    """Write a finished run by hand: `right` answers of ten per class for either cluster."""
+    path = into / run.name
+    path.mkdir(parents=True)
+    (path / "experiment.toml").write_text(run.experiment.toml())
+    cluster = [c for c, size in enumerate(run.experiment.data.sizes) for _ in range(size)]
+    facts = {"classes": ["a", "b"], "cluster": cluster, "images": [5] * 32, "test_of": cluster}
+    (path / "federation.json").write_text(json.dumps(facts))
+    (path / "environment.json").write_text(json.dumps({"cpu": "abacus", "cores": 2, "torch": "2"}))
+    (path / "timings.jsonl").write_text('{"round": 3, "seconds": 120}\n')
+    (path / "result.json").write_text("{}")
+    rows = []
+    for kind, round in [*(("round", t + 1) for t in range(rounds)), ("evaluation", rounds), ("final", rounds)]:
+        for node, c in enumerate(cluster):
+            chosen = {"choice": c if settled else 0} if run.experiment.algorithm["name"] == "facade" else {}
+            tested = {} if kind == "round" else {"confusion": confusion(right[min(c, 1)])}
+            rows.append({"kind": kind, "round": round, "node": node, "bytes": 10} | chosen | tested)
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def labelled(runs, stage, clusters="30:2"):
+    return {run.label: run for run in runs if run.stage == stage and run.part.clusters == clusters}
+
+
+def test_the_published_method_is_computed_before_anything_else_at_full_length(tmp_path):
+    runs = plan(Scale(), Kept(tmp_path))
+    assert [run.stage for run in runs[:30]] == ["settling"] * 30
+    assert {run.experiment.seed for run in runs[:30]} == {1, 2, 3, 4, 5}
+    first = runs[30].experiment
+    assert first.hash == settings.experiment(SKEWED, "facade", None, 1, Scale()).hash
+    assert (first.training.rounds, first.evaluation.images, first.algorithm["seeding"]) == (1200, 0, "none")
+    assert len({run.name for run in runs}) == len(runs)
+
+
+def test_the_fairer_deprl_runs_at_full_length(tmp_path):
+    kept = Kept(tmp_path)
+    runs = plan(Scale(), kept)
+    assert "DePRL" not in labelled(runs, "full")
+    steps = labelled(runs, "steps")
+    assert set(steps) == {"core_steps = 1", "core_steps = 10"}
+    keep(steps["core_steps = 1"], tmp_path, (7, 5))
+    keep(steps["core_steps = 10"], tmp_path, (8, 5))
+    chosen = labelled(plan(Scale(), kept), "full")["DePRL"].experiment
+    assert chosen.algorithm["core_steps"] == 1  # 6 of 10 with a gap of 2 is fairer than 6.5 with a gap of 3
+    assert chosen.training.rounds == 1200
+
+
+def test_a_published_run_that_never_settles_stays_and_is_joined_by_another_seed(tmp_path):
+    kept = Kept(tmp_path)
+    first = labelled(plan(Scale(), kept), "full")["FACADE, as published"]
+    keep(first, tmp_path, settled=False)
+    again = labelled(plan(Scale(), kept), "full")
+    assert again["FACADE, as published"] == first
+    assert again["FACADE, as published, seed 2"].experiment.seed == 2
+    assert not [claim for claim in claims(again.values(), kept) if "FACADE, as published:" in claim.text]
+
+
+def test_claims_that_fail_come_first_and_nothing_is_claimed_of_missing_runs(tmp_path):
+    kept = Kept(tmp_path)
+    runs = plan(Scale(), kept)
+    assert {claim.state for claim in claims(runs, kept)} == {"open"}
+    full = labelled(runs, "full")
+    keep(full["FACADE, as published"], tmp_path, (9, 7))
+    keep(full["EL"], tmp_path, (9, 6))
+    found = claims(runs, kept)
+    assert [claim.state for claim in found[:1]] == ["fails"]
+    assert "minority above EL's" in found[0].text
+    assert found[0].ours == pytest.approx(10)
+    held = [claim.text for claim in found if claim.state == "holds"]
+    assert held == ["30:2: EL's majority above its minority"]
+    assert any("every baseline's" in claim.text for claim in found if claim.state == "open")
+
+
+def test_a_claim_holds_from_its_limit_on():
+    assert Claim("", 4, 7.4, 4.0).state == "holds"
+    assert Claim("", 4, 7.4, 3.99).state == "fails"
+
+
+def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
+    results = tmp_path / "results"
+    runs = plan(Scale(), Kept(results))
+    full, settling = labelled(runs, "full"), [run for run in runs if run.stage == "settling"]
+    keep(full["FACADE, as published"], results, (9, 7))
+    keep(settling[0], results, settled=False)
+    (results / "notes.md").write_text("## What the runs teach\n\nPatience.\n")
+    written = write(tmp_path / "page.md", results, Scale())
+    text = (tmp_path / "page.md").read_text()
+    assert "| FACADE, as published | 90.00 (73.32) | 70.00 (59.96) |" in text
+    assert "| 30:2 | 1 | **never** · 80.0 / 80.0 |  |" in text
+    assert "Patience." in text
+    assert re.search(r"\*\*Not computed yet:\*\* 30:2 plain \(4 runs\);.* 30:2 EL;", text)
+    assert [path.name for path in written] == ["page.md", "accuracy.png", "settling.png"]
+    assert all(path.read_bytes() for path in written)
+    assert write(tmp_path / "page.md", results, Scale()) == written
+    assert (tmp_path / "page.md").read_text() == text
+
+
+def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "QUICK_ROUNDS", 30)
+    monkeypatch.setattr(reproduction, "SETTLING_ROUNDS", 36)
+    ended = facade("paper", "reproduction", "--quick", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    page = (tmp_path / "reproduction.md").read_text()
+    assert "**QUICK: digits" in page
+    assert "Not computed yet" not in page
+    for label in ("FACADE, as published", "FACADE, seeded", "EL", "DePRL", "DAC", "alone"):
+        assert f"| {label} |" in page
+    assert "## The artefact's way" in page
+    (tmp_path / "reproduction.md").unlink()
+    drawn = facade("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
+    assert drawn.code == 0, drawn.err
+    assert (tmp_path / "reproduction.md").read_text() == page
+
+
+def test_seeds_are_not_picked(facade, tmp_path):
+    ended = facade("paper", "reproduction", "--seeds", "3", "--out", tmp_path)
+    assert ended.code == 2
+    assert "picks no seeds" in ended.err
+
+
+def test_a_page_cannot_be_drawn_from_nothing(facade, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ended = facade("paper", "reproduction", "--draw")
+    assert ended.code == 1
+    assert "results/ is not here" in ended.err

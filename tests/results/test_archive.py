@@ -1,0 +1,64 @@
+"""What a run found, kept without its models."""
+
+import gzip
+
+import pytest
+
+from facade import Result, history
+from facade.archive import archive
+from facade.errors import RunDirectoryError
+from results.conftest import tiny
+
+
+def files(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_an_archived_run_says_what_the_run_says(digits_runs, tmp_path, facade):
+    kept = archive(digits_runs / "facade-1", tmp_path / "results")
+    there, here = history.load(digits_runs / "facade-1"), history.load(kept)
+    assert (here.final.confusion == there.final.confusion).all()
+    assert (here.choice == there.choice).all()
+    assert here.point_hash == there.point_hash
+    shown, wanted = (facade("show", path, "--json") for path in (kept, digits_runs / "facade-1"))
+    assert shown.code == 0, shown.err
+    assert shown.out.replace(str(kept), "") == wanted.out.replace(str(digits_runs / "facade-1"), "")
+
+
+def test_archiving_twice_gives_the_same_bytes_and_no_model(digits_runs, tmp_path):
+    once, twice = (archive(digits_runs / "el-1", tmp_path / name) for name in ("one", "two"))
+    assert files(once) == files(twice)
+    assert set(files(once)) == {
+        "experiment.toml", "federation.json", "environment.json", "timings.jsonl", "rows.jsonl.gz", "result.json",
+    }  # fmt: skip
+
+
+def test_an_archive_does_not_say_where_things_were_on_this_machine(tmp_path):
+    from facade import run
+
+    run(tiny(f"data.root={tmp_path / 'secret'}"), tmp_path / "runs" / "mine")
+    kept = archive(tmp_path / "runs" / "mine", tmp_path / "results")
+    for name, content in files(kept).items():
+        text = gzip.decompress(content) if name.endswith(".gz") else content
+        assert str(tmp_path).encode() not in text, name
+
+
+def test_models_of_an_archived_run_are_refused_with_a_remedy(digits_runs, tmp_path):
+    kept = archive(digits_runs / "el-1", tmp_path)
+    with pytest.raises(RunDirectoryError, match="not its models; compute it again: facade run"):
+        Result.load(kept)
+
+
+def test_only_finished_runs_are_archived(tmp_path):
+    with pytest.raises(RunDirectoryError, match="no finished run"):
+        archive(tmp_path / "nothing", tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"rows" + b, lambda b: b[:40] + b"\0" * 8 + b[48:]])
+def test_damaged_rows_are_refused_with_a_sentence(digits_runs, tmp_path, damage):
+    kept = archive(digits_runs / "el-1", tmp_path)
+    path = kept / "rows.jsonl.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RunDirectoryError, match=r"rows.jsonl.gz.*damaged"):
+        history.load(kept)
