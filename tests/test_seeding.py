@@ -110,18 +110,42 @@ def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
     assert result.summary["settled"]
 
 
+@pytest.mark.parametrize(("clusters", "needed"), [("30:2", 2), ("16:16", 2), ("20:10:2", 3), ("32", 1)])
+def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
+    result = run(experiment(clusters, 70, "training.steps=10", "algorithm.warmup=10", heads="auto"))
+    assert result.summary["settled"]
+    assert len(set(result.summary["choice"])) == needed
+    assert result.summary["dead_heads"] == {}, "a head that was never needed is not dead"
+    last = [row for row in result.rows if row["kind"] == "round"][-1]
+    assert [loss is not None for loss in last["head_losses"]] == [j < needed for j in range(6)]
+
+
+def test_a_node_that_missed_the_seeding_learns_of_heads_by_hearing_them():
+    trouble = ["network.loss=0.1", "network.offline=0.1", "training.steps=10", "algorithm.warmup=10"]
+    result = run(experiment("16:16", 70, *trouble, heads="auto", max_heads=3))
+    assert result.summary["settled"]
+    assert len(set(result.summary["choice"])) == 2
+
+
 @pytest.mark.parametrize(
     ("fields", "rounds", "said"),
     [
         ({"warmup": 0}, 40, "set algorithm.warmup > 0"),
         ({}, 18, "takes 18 rounds (warm-up 5, averaging 3, 2 heads of 5 each), but training.rounds = 18"),
         ({"seeding": "none", "revival": True}, 40, "algorithm.revival = true needs bids"),
+        ({"heads": "auto", "seeding": "none"}, 40, "heads = 'auto' needs seeding = 'farthest'"),
+        ({"heads": "auto"}, 38, "takes 38 rounds (warm-up 5, averaging 3, 6 heads of 5 each)"),
     ],
 )
 def test_what_cannot_be_seeded_is_refused(fields, rounds, said):
     with pytest.raises(ExperimentError) as refused:
         set_up(experiment("6:2", rounds, **fields))
     assert said in str(refused.value)
+
+
+def test_heads_of_several_layers_are_not_counted():
+    with pytest.raises(ExperimentError, match="heads of one linear layer"):
+        run(experiment(heads="auto", max_heads=3, split="all"))
 
 
 def inbox(scores, origins, edges):

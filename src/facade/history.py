@@ -73,7 +73,8 @@ class History:
         """How many heads there are to choose from; 0 for algorithms without."""
         if self.choice is None:
             return 0
-        return int(self.experiment["algorithm"].get("heads", self.choice.max() + 1))
+        given = self.experiment["algorithm"].get("heads")
+        return given if isinstance(given, int) else int(self.choice.max()) + 1
 
     @functools.cached_property
     def point(self) -> dict[str, Any]:

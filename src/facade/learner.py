@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_FOLDS = 5
+"""Parts of a node's samples of which each is judged by a head fitted to the others."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -232,25 +235,41 @@ class Learner:
             return torch.cat(self._map(_without_gradients(task), self._blocks_of(samples)))
 
     def fit_linear_heads(self, core: Params, head: Params, samples: Samples, steps: int) -> Params:
-        """Heads of one linear layer fitted to all samples of each node, on a frozen core, by
-        full-batch gradient descent. The step 2 / mean |z|^2 suits features z of any scale: it is
-        at most 1 / smoothness of the loss."""
+        """Heads of one linear layer fitted to all samples of each node, on a frozen core."""
 
         def task(block: slice) -> Params:
-            drawn = samples.of(block)
-            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
-            z = self.executor.features(tree.rows(core, block), x)[0].cpu()
-            weight, bias = (tree.rows(head, block)[name][0].clone() for name in sorted(head, reverse=True))
-            step = 2 / z.square().sum(1).mean()
-            for _ in range(steps):
-                d = torch.addmm(bias, z, weight.T).softmax(1)
-                d[torch.arange(len(z)), drawn.y[0]] -= 1
-                weight -= step / len(z) * (d.T @ z)
-                bias -= step / len(z) * d.sum(0)
-            return dict(zip(sorted(head, reverse=True), (weight, bias), strict=True))
+            z, y = self._features(core, samples, block)
+            return _descended(z, y, tree.map(lambda leaf: leaf[0], tree.rows(head, block)), steps)
 
         with self.stopwatch.phase("seed"):
             return tree.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
+
+    def excess(self, core: Params, head: Params, heads: Params, samples: Samples, steps: int) -> Tensor:
+        """[S] float64: how much more the best of the heads [S, j, ...] costs a node than linear heads fitted
+        to its own samples from `head`, in standard errors. Each fifth of the samples is judged by a head
+        fitted to the others, so that fitting noise earns nothing."""
+
+        def task(block: slice) -> Tensor:
+            z, y = self._features(core, samples, block)
+            common, given = (tree.map(lambda leaf: leaf[0], tree.rows(part, block)) for part in (head, heads))
+            own = torch.empty(len(z), dtype=torch.float64)
+            part = torch.arange(len(z)) % _FOLDS
+            for fold in range(_FOLDS):
+                fitted = _descended(z[part != fold], y[part != fold], common, steps)
+                own[part == fold] = _row_losses(z[part == fold], y[part == fold], fitted)
+            count = len(next(iter(given.values())))
+            theirs = torch.stack([_row_losses(z, y, tree.rows(given, j)) for j in range(count)])
+            more = theirs[theirs.mean(1).argmin()] - own
+            return torch.div(more.mean(), more.std() / len(z) ** 0.5)
+
+        with self.stopwatch.phase("seed"):
+            return torch.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
+
+    def _features(self, core: Params, samples: Samples, block: slice) -> tuple[Tensor, Tensor]:
+        """What the head of one node sees of all its samples, and their classes."""
+        drawn = samples.of(block)
+        x = self.inputs.prepare(drawn.x, self.dtype, self.device)
+        return self.executor.features(tree.rows(core, block), x)[0].cpu(), drawn.y[0]
 
     def compare(self, models: Params, receiver: Tensor, sender: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of model sender[e] on the samples of node receiver[e]."""
@@ -310,6 +329,26 @@ class Learner:
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
                 " try a smaller training.lr"
             )
+
+
+def _descended(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:
+    """One linear head after full-batch gradient descent on features z. The step 2 / mean |z|^2 suits
+    features of any scale: it is at most 1 / smoothness of the loss."""
+    names = sorted(head, reverse=True)
+    weight, bias = (head[name].clone() for name in names)
+    step = 2 / z.square().sum(1).mean()
+    for _ in range(steps):
+        d = torch.addmm(bias, z, weight.T).softmax(1)
+        d[torch.arange(len(z)), y] -= 1
+        weight -= step / len(z) * (d.T @ z)
+        bias -= step / len(z) * d.sum(0)
+    return dict(zip(names, (weight, bias), strict=True))
+
+
+def _row_losses(z: Tensor, y: Tensor, head: Params) -> Tensor:
+    """[rows] float64 loss of one linear head on every row."""
+    weight, bias = (head[name] for name in sorted(head, reverse=True))
+    return functional.cross_entropy(torch.addmm(bias, z, weight.T), y, reduction="none").double()
 
 
 def _without_gradients(task: Callable[[slice], R]) -> Callable[[slice], R]:

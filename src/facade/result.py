@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from facade import metrics, tree
+from facade.algorithms.health import MEMORY
 from facade.config import Experiment
 from facade.data.federation import Federation, Holdings, Labelled
 from facade.errors import RunDirectoryError
@@ -21,6 +23,9 @@ from facade.records import RunDirectory
 from facade.rows import Row
 from facade.setup import set_up
 from facade.tree import Params
+
+_ALIKE = 0.01
+"""Heads whose losses differ by less than this share of them are told as alike."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +89,34 @@ def without_data(described: Row) -> Federation:
 def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
     """The numbers of a finished run, from its rows alone."""
     finals: list[Row] = []
+    last: list[Row] = []
     heard = 0
     for row in rows:
         if row["kind"] == "round":
             heard += row["bytes"]
+            last = [*last, row] if last and last[0]["round"] == row["round"] else [row]
         elif row["kind"] == "final":
             finals.append(row)
-    return judge(finals, cluster) | {
-        "bytes_per_node": heard / len(finals),
-        "bytes_final": sum(row["bytes"] for row in finals) / len(finals),
-    }
+    return (
+        judge(finals, cluster)
+        | health_of_heads(last)
+        | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
+    )
+
+
+def health_of_heads(last: list[Row]) -> Row:
+    """From the notes of the last round: heads that nobody has been heard to use for long, with the round
+    since when, and pairs of living heads between which nodes see no difference."""
+    if not last or "head_last_heard" not in last[0]:
+        return {}
+    heard = np.array([row["head_last_heard"] for row in last]).max(0) + 1
+    losses = np.array([row["head_losses"] for row in last], dtype=np.float64)  # None, where unscored, becomes NaN
+    known = ~np.isnan(losses).any(0)
+    dead = {j: int(heard[j]) + 1 for j in np.nonzero(known)[0].tolist() if last[0]["round"] - heard[j] >= MEMORY}
+    alive = [j for j in np.nonzero(known)[0].tolist() if j not in dead]
+    apart = {(a, b): np.abs(losses[:, a] - losses[:, b]).mean() for a, b in itertools.combinations(alive, 2)}
+    alike = [list(pair) for pair, distance in apart.items() if distance < _ALIKE * losses[:, list(pair)].mean()]
+    return {"dead_heads": {str(j): since for j, since in dead.items()}, "alike_heads": alike}
 
 
 def judge(rows: list[Row], cluster: Counts | None) -> Row:

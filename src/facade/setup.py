@@ -78,7 +78,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     learner = _learner(experiment, federation, algorithm)
-    if getattr(algorithm, "heads", 1) > 1 and not learner.features_once:
+    if getattr(algorithm, "k", 1) > 1 and not learner.features_once:
         warnings.warn(
             "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
             " give it methods features(x) and head(z), or make it an nn.Sequential, to compute features once",

@@ -273,6 +273,8 @@ class Heads:
     own_head: str = "if-chosen"
     split: str = "head"
     seeded: bool = False
+    auto: bool = False
+    """Whether seeds are kept only where they are needed."""
     kept: int = 0
     """How often a node heard of nobody who chose a head."""
     scored: int = 0
@@ -336,7 +338,9 @@ def _choice(world: World, fields: Heads, round: int, i: int, node: Node) -> int:
     losses = []
     for j, head in enumerate(node["heads"]):
         purpose = "choose" if fields.scoring == "shared" else f"choose-{j}"
-        losses.append(world.mean_loss(node["core"] | head, purpose, round, i))
+        loss = world.mean_loss(node["core"] | head, purpose, round, i)
+        usable = not fields.auto or j in node.get("found", ()) or j in node.get("heard", ())
+        losses.append(loss if usable else math.inf)
     best = [j for j, loss in enumerate(losses) if loss == min(losses)]
     fields.scored += 1
     fields.ties += len(best) > 1
@@ -357,10 +361,11 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
             chose.append(own["heads"][h])
         fields.kept += not chose
         heads.append(average(chose) if chose else own["heads"][h])
-    return {**own, "core": core, "heads": heads, "choice": own["choice"]}
+    heard_of = own.get("heard", set()) | {sent[j]["choice"] for j in members}
+    return {**own, "core": core, "heads": heads, "choice": own["choice"], "heard": heard_of}
 
 
-CALM, STEPS = 3, 80
+CALM, STEPS, NEEDED = 3, 80, 2.0
 
 
 def _stage(world: World, fields: Heads, round: int) -> int | None:
@@ -401,17 +406,20 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
     at = node.get("stage", -1)
     if at >= stage:
         return node
-    found = list(node.get("seeds", node["heads"]))
-    if at >= 0:
-        found[at] = node["bid"][2]
-    node = {**node, "stage": stage, "seeds": found}
+    found, there = list(node.get("seeds", node["heads"])), set(node.get("found", ()))
+    if at == 0 or (at > 0 and (not fields.auto or node["bid"][0] >= NEEDED)):
+        found[at:] = [node["bid"][2]] * (fields.heads - at)
+        there.add(at)
+    node = {**node, "stage": stage, "seeds": found, "found": there}
     if stage == fields.heads:
-        return {**node, "heads": found}
+        return {**node, "heads": [found[j] if j in there else old for j, old in enumerate(node["heads"])]}
     if "private" not in node:
         node["private"] = _private(world, fields, t, i, node)
         node["own"] = _loss_on_everything(world, i, node["core"] | node["private"])
     if stage == 0:
         score = float(seeds.uniform(world.seed, "priority", 0, np.array([i]), 1)[0, 0])
+    elif fields.auto:
+        score = _excess(world, i, node, found[:stage])
     else:
         score = min(_loss_on_everything(world, i, node["core"] | seed) for seed in found[:stage]) - node["own"]
     return {**node, "bid": (score, i, node["private"])}
@@ -422,14 +430,33 @@ def _loss_on_everything(world: World, i: int, model: Model) -> float:
         return float(world.loss(model, *world.everything(i)))
 
 
+def _excess(world: World, i: int, node: Node, found: list[Model]) -> float:
+    """Standard errors by which the best seed is worse, row by row, than heads that never saw the row."""
+    x, y = world.everything(i)
+    z = world.features(node["core"], x)
+
+    def loss(head: Model, row: int) -> float:
+        logits = functional.linear(z[row], head["head.weight"], head["head.bias"])
+        return float(functional.cross_entropy(logits, y[row]))
+
+    rows = range(len(y))
+    best = min(([loss(seed, row) for row in rows] for seed in found), key=sum)
+    folds = [[row for row in rows if row % 5 != fold] for fold in range(5)]
+    own = [_descended(z[rest], y[rest], node["heads"][0]) for rest in folds]
+    more = np.array([best[row] - loss(own[row % 5], row) for row in rows])
+    return float(more.mean() / (more.std(ddof=1) / math.sqrt(len(more))))
+
+
 def _private(world: World, fields: Heads, t: int, i: int, node: Node) -> Model:
     """A head fitted to all rows of a node by gradient descent, the core frozen."""
     if fields.split == "all":
         return world.trained(node["heads"][0], "private", t, i, STEPS)
     x, y = world.everything(i)
-    z = world.features(node["core"], x)
+    return _descended(world.features(node["core"], x), y, node["heads"][0])
+
+
+def _descended(z: torch.Tensor, y: torch.Tensor, head: Model) -> Model:
     step = 2 / z.square().sum(1).mean()
-    head = node["heads"][0]
     for _ in range(STEPS):
         weights = {name: w.clone().requires_grad_() for name, w in head.items()}
         functional.cross_entropy(functional.linear(z, weights["head.weight"], weights["head.bias"]), y).backward()

@@ -87,6 +87,11 @@ HEADS |= {
     "facade, seeded, own head": ("algorithm.warmup=1", *SEEDED, "algorithm.own_head=always"),
     "ifca, seeded": ("algorithm.warmup=1", *SEEDED),
 }
+AUTO = ("algorithm.heads=auto", "algorithm.max_heads=4", *SEEDED, "training.rounds=29")
+HEADS |= {
+    "facade, as many heads as needed": ("algorithm.warmup=2", *AUTO),
+    "facade, as many heads as needed, losses": ("algorithm.warmup=2", *AUTO, *TROUBLE),
+}
 
 CASES = BASELINES | HEADS
 
@@ -125,8 +130,9 @@ def slow(case: str) -> loops.Moments:
 def heads_of(case: str) -> loops.Heads:
     """The fields of a FACADE case; `slow` counts in it how often its rules applied."""
     fields = described(case).algorithm
-    names = ("heads", "warmup", "scoring", "own_head", "split")
-    return loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest")
+    auto = fields["heads"] == "auto"
+    names = ("max_heads" if auto else "heads", "warmup", "scoring", "own_head", "split")
+    return loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest", auto=auto)
 
 
 def fast(case: str, executor: str) -> list[tuple[Any, dict[str, torch.Tensor]]]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from facade.engine import Plan, Shard, Turn
-from facade.messages import Edges, Everyone, Inbox
+from facade.messages import Edges, Everyone, Inbox, per_row
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -118,3 +118,10 @@ def chosen(heads: Params, choice: Tensor) -> Params:
     """[S, ...] of the heads [S, k, ...], the one each node chose."""
     rows = torch.arange(len(choice))
     return {name: leaf[rows, choice] for name, leaf in heads.items()}
+
+
+def put(heads: Params, head: Params, where: Tensor) -> Params:
+    """Heads [S, k, ...] with `head` [S, ...] written where `where` [S, k] says so."""
+    return {
+        name: torch.where(per_row(where, kept).bool(), head[name].unsqueeze(1), kept) for name, kept in heads.items()
+    }

@@ -11,7 +11,7 @@ from torch import Tensor
 from facade import seeds, tree
 from facade.algorithms import health as known
 from facade.algorithms import seeding as farthest
-from facade.algorithms.base import Algorithm, chosen, joined
+from facade.algorithms.base import Algorithm, chosen, joined, put
 from facade.algorithms.health import Health
 from facade.engine import Plan, Shard, Turn
 from facade.errors import ExperimentError
@@ -42,7 +42,9 @@ class State(NamedTuple):
 class Facade(Algorithm[State]):
     """Fair clustered learning: choose the best head, train it with the core, share both."""
 
-    heads: int = 2
+    heads: int | Literal["auto"] = 2
+    """k; "auto": as many as seeding finds to be needed, at most max_heads."""
+    max_heads: int = 6
     warmup: int = 10
     """Rounds in which all heads are kept equal and everything is averaged as in EL."""
     scoring: Literal["shared", "independent"] = "shared"
@@ -57,18 +59,34 @@ class Facade(Algorithm[State]):
     """With "all", the whole model is head, the core is empty (IFCA)."""
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.warmup < 0:
-            raise ValueError(f"heads = {self.heads} and warmup = {self.warmup}: expected heads >= 1, warmup >= 0")
+        if self.k < 1 or self.warmup < 0:
+            raise ValueError(f"heads = {self.k} and warmup = {self.warmup}: expected heads >= 1, warmup >= 0")
+        if self.auto and (self.seeding != "farthest" or self.revival or self.max_heads < 2):
+            raise ValueError("heads = 'auto' needs seeding = 'farthest', revival = false and max_heads >= 2")
+
+    @property
+    def auto(self) -> bool:
+        """Whether seeding decides how many heads there are."""
+        return self.heads == "auto"
+
+    @property
+    def k(self) -> int:
+        """Heads a node has room for."""
+        return self.max_heads if self.heads == "auto" else self.heads
 
     def init(self, shard: Shard) -> State:
-        draws = [shard.learner.init(shard.seed, j, shard.nodes) for j in range(self.heads)]
+        if self.auto and not shard.learner.head_is_linear:
+            raise ExperimentError(
+                "algorithm.heads = 'auto' judges heads of one linear layer, and this model's is another; say how many"
+            )
+        draws = [shard.learner.init(shard.seed, j, shard.nodes) for j in range(self.k)]
         core = shard.learner.split(draws[0])[0]
-        heads = [shard.learner.split(draw)[1] for draw in (draws if not self.warmup else draws[:1] * self.heads)]
+        heads = [shard.learner.split(draw)[1] for draw in (draws if not self.warmup else draws[:1] * self.k)]
         stacked = tree.stack(heads, axis=1)
         memory = shard.learner.memory
         nobody = torch.zeros(len(shard.nodes), dtype=torch.int64)
-        unscored = torch.full((len(shard.nodes), self.heads), torch.nan, dtype=shard.learner.dtype)
-        health = known.unknown(len(shard.nodes), self.heads)
+        unscored = torch.full((len(shard.nodes), self.k), torch.nan, dtype=shard.learner.dtype)
+        health = known.unknown(len(shard.nodes), self.k)
         begun = farthest.start(stacked) if self._seeds else {}
         return State(core, stacked, memory(core), memory(stacked), nobody, unscored, shard.zeros(), health, begun)
 
@@ -76,7 +94,7 @@ class Facade(Algorithm[State]):
         stage = self._stage(turn)
         if stage is not None:
             state = self._sow(turn, state, stage)
-            if stage < self.heads:
+            if stage < self.k:
                 return state
             state = self._revive(turn, state) if self.revival else state
         state = self._choose(turn, state)
@@ -91,9 +109,9 @@ class Facade(Algorithm[State]):
         trained = self._trained(turn.round, state.choice)
         return state._replace(
             core=core,
-            heads=_put(state.heads, head, trained),
+            heads=put(state.heads, head, trained),
             core_memory={slot: parts[0] for slot, parts in memories.items()},
-            heads_memory={slot: _put(state.heads_memory[slot], parts[1], trained) for slot, parts in memories.items()},
+            heads_memory={slot: put(state.heads_memory[slot], parts[1], trained) for slot, parts in memories.items()},
             loss=fitted.loss,
         )
 
@@ -122,7 +140,7 @@ class Facade(Algorithm[State]):
         return joined(state.core, chosen(state.heads, state.choice))
 
     def models(self, state: State) -> list[Params]:
-        return [joined(state.core, tree.map(lambda h, j=j: h[:, j], state.heads)) for j in range(self.heads)]
+        return [joined(state.core, tree.map(lambda h, j=j: h[:, j], state.heads)) for j in range(self.k)]
 
     def notes(self, state: State) -> dict[str, Tensor]:
         return {
@@ -135,8 +153,8 @@ class Facade(Algorithm[State]):
 
     def refuse(self, turn: Turn, message: Any) -> str | None:
         choice = int(message["choice"])
-        if not 0 <= choice < self.heads:
-            return f"head {choice} does not exist, there are {self.heads}"
+        if not 0 <= choice < self.k:
+            return f"head {choice} does not exist, there are {self.k}"
         if self._seeds and not -1 <= int(message["bid"]["origin"]) < turn.shard.n:
             return f"a bid by node {int(message['bid']['origin'])}, which does not exist"
         return None
@@ -146,7 +164,7 @@ class Facade(Algorithm[State]):
         if self._seeds and not self.warmup:
             raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
         if self._seeds and plan.rounds <= ready:
-            parts = f"warm-up {self.warmup}, averaging {farthest.CALM}, {self.heads} heads of {plan.spread} each"
+            parts = f"warm-up {self.warmup}, averaging {farthest.CALM}, {self.k} heads of {plan.spread} each"
             raise ExperimentError(
                 f"algorithm.seeding = 'farthest' takes {ready} rounds ({parts}), but training.rounds = {plan.rounds};"
                 " train longer or set seeding = 'none'"
@@ -155,13 +173,13 @@ class Facade(Algorithm[State]):
             raise ExperimentError(
                 "algorithm.revival = true needs bids; set algorithm.seeding = 'farthest' and heads > 1"
             )
-        if self.warmup >= plan.rounds and self.heads > 1:
+        if self.warmup >= plan.rounds and self.k > 1:
             return [f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL"]
         return []
 
     @property
     def _seeds(self) -> bool:
-        return self.seeding == "farthest" and self.heads > 1
+        return self.seeding == "farthest" and self.k > 1
 
     def _stage(self, turn: Turn) -> int | None:
         """Which seed the round looks for; below 0 while nodes only average, k when all are found, None
@@ -173,7 +191,7 @@ class Facade(Algorithm[State]):
     def _seeks(self, turn: Turn) -> bool:
         """Whether the round looks for a seed."""
         stage = self._stage(turn)
-        return stage is not None and 0 <= stage < self.heads
+        return stage is not None and 0 <= stage < self.k
 
     def _sow(self, turn: Turn, state: State, stage: int) -> State:
         """Look for the next seed; when all are found, they become the heads."""
@@ -181,31 +199,38 @@ class Facade(Algorithm[State]):
         if stage < 0 or not behind.any():
             return state
         common = tree.map(lambda leaf: leaf[:, 0], state.heads)
-        seeding = farthest.advance(turn, state.seeding, state.core, common, stage)
-        if stage < self.heads:
+        seeding = farthest.advance(turn, state.seeding, state.core, common, stage, self.auto)
+        if stage < self.k:
             return state._replace(seeding=seeding)
-        return state._replace(seeding=seeding, heads=tree.where(behind, seeding.seeds, state.heads))
+        sown = behind.unsqueeze(1) & seeding.found
+        heads = {
+            name: torch.where(per_row(sown, old).bool(), seeding.seeds[name], old) for name, old in state.heads.items()
+        }
+        return state._replace(seeding=seeding, heads=heads)
 
     @property
     def _sown(self) -> farthest.Sown:
-        return farthest.Sown(self.warmup, self.heads)
+        return farthest.Sown(self.warmup, self.k)
 
     def _revive(self, turn: Turn, state: State) -> State:
         model = farthest.Model(state.core, state.heads, chosen(state.heads, state.choice))
         dead = known.dead(state.health, turn.round)
         seeding, revived = farthest.revive(turn, state.seeding, model, dead, self._sown)
-        return state._replace(seeding=seeding, heads=_put(state.heads, seeding.private, revived))
+        return state._replace(seeding=seeding, heads=put(state.heads, seeding.private, revived))
 
     def _choose(self, turn: Turn, state: State) -> State:
         """Each node picks the head with the lowest loss on its own samples."""
         unscored = torch.full_like(state.head_losses, torch.nan)
         luck = torch.from_numpy(seeds.uniform(turn.shard.seed, "choice", turn.round, turn.shard.nodes, 1)[:, 0])
-        if self.heads == 1 or turn.round < self.warmup:
+        if self.k == 1 or turn.round < self.warmup:
             return state._replace(choice=torch.zeros_like(state.choice), head_losses=unscored)
         if turn.round == self.warmup > 0 and not self._seeds:  # equal by construction: there is nothing to score
-            return state._replace(choice=(luck * self.heads).long(), head_losses=unscored)
+            return state._replace(choice=(luck * self.k).long(), head_losses=unscored)
         losses = self._score(turn, state)
-        best = losses == losses.min(1, keepdim=True).values
+        if self.auto:  # a seed that was not needed is no choice, unless somebody was heard to make it
+            there = state.seeding.found | (state.health.last >= self._sown.ready(turn.spread))
+            losses = losses.masked_fill(~there, torch.nan)
+        best = losses == losses.nan_to_num(torch.inf).min(1, keepdim=True).values
         tied = best.cumsum(1) - 1  # the how-manieth of the tied heads each one is
         winner = (luck * best.sum(1)).long().unsqueeze(1)
         return state._replace(choice=(best & (tied == winner)).long().argmax(1), head_losses=losses)
@@ -213,26 +238,26 @@ class Facade(Algorithm[State]):
     def _score(self, turn: Turn, state: State) -> Tensor:
         if self.scoring == "shared":
             return turn.learner.score(state.core, state.heads, turn.samples("choose"))
-        each = [tree.map(lambda h, j=j: h[:, j : j + 1], state.heads) for j in range(self.heads)]
+        each = [tree.map(lambda h, j=j: h[:, j : j + 1], state.heads) for j in range(self.k)]
         own = [turn.learner.score(state.core, head, turn.samples(f"choose-{j}")) for j, head in enumerate(each)]
         return torch.cat(own, 1)
 
     def _trained(self, round: int, choice: Tensor) -> Tensor:
         """[S, k] the heads that a round's training changes: the chosen one, in the warm-up all."""
         if round < self.warmup:
-            return torch.ones(len(choice), self.heads, dtype=torch.bool)
-        return torch.arange(self.heads) == choice.unsqueeze(1)
+            return torch.ones(len(choice), self.k, dtype=torch.bool)
+        return torch.arange(self.k) == choice.unsqueeze(1)
 
     def _mix(self, turn: Turn, state: State, inbox: Inbox, warm: bool) -> State:
         """Core: the mean over all members. Head j: the mean over the members that chose j; a node
         that heard of none keeps its own."""
         choice = inbox.pool["choice"]
         core = mean(inbox, inbox.pool["core"])
-        total = totals(inbox, inbox.pool["head"], choice, self.heads)
+        total = totals(inbox, inbox.pool["head"], choice, self.k)
         health = state.health
         health = known.all_alive(health, turn.round) if warm else known.heard(health, total.counts, turn.round)
         if self.own_head == "always" and not warm:
-            stale = torch.arange(self.heads) != choice[inbox.own].unsqueeze(1)
+            stale = torch.arange(self.k) != choice[inbox.own].unsqueeze(1)
             sums = tree.map(lambda s, own: s + own * per_row(stale, own), total.sums, state.heads)
             total = total._replace(sums=sums, counts=total.counts + stale)
         heads = means(total)
@@ -241,10 +266,3 @@ class Facade(Algorithm[State]):
             return state._replace(core=core, heads=equal, health=health)
         heads = tree.map(lambda new, own: torch.where(per_row(total.counts, own) > 0, new, own), heads, state.heads)
         return state._replace(core=core, heads=heads, health=health)
-
-
-def _put(heads: Params, head: Params, where: Tensor) -> Params:
-    """Heads [S, k, ...] with `head` [S, ...] written where `where` [S, k] says so."""
-    return {
-        name: torch.where(per_row(where, kept).bool(), head[name].unsqueeze(1), kept) for name, kept in heads.items()
-    }

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from facade import seeds, tree
-from facade.algorithms.base import joined
+from facade.algorithms.base import joined, put
 from facade.algorithms.health import MEMORY
 from facade.engine import Turn
-from facade.messages import Edges, Inbox, per_row, steps
+from facade.messages import Edges, Inbox, steps
 from facade.tree import Params
 
 CALM = 3
 """Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
+NEEDED = 2.0
+"""Standard errors by which the heads found so far must fail somebody for another one to be needed."""
 
 
 class Seeding(NamedTuple):
@@ -45,6 +47,8 @@ class Seeding(NamedTuple):
     """[S] the seed a node is bidding for; -1 before the first, k when all are found."""
     seeds: Params
     """[S, k, ...]"""
+    found: Tensor
+    """[S, k] the seeds that are there; with `auto` fewer than k may be needed."""
 
 
 class Model(NamedTuple):
@@ -56,31 +60,42 @@ class Model(NamedTuple):
 
 
 def start(heads: Params) -> Seeding:
-    """Nothing fitted, nothing found; every seed is the common head."""
+    """Nothing fitted, nothing found."""
     one = tree.map(lambda leaf: leaf[:, 0], heads)
-    nodes = len(next(iter(heads.values())))
+    nodes, count = next(iter(heads.values())).shape[:2]
     nothing = torch.full((nodes,), -1)
     zero = torch.zeros(nodes, dtype=torch.float64)
-    return Seeding(one, zero * torch.nan, one, zero, nothing, nothing, heads)
+    return Seeding(
+        one, zero * torch.nan, one, zero, nothing, nothing, heads, torch.zeros(nodes, count, dtype=torch.bool)
+    )
 
 
-def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int) -> Seeding:
-    """Bring every node to the given stage: keep the seed it agreed on, then bid for the next."""
-    count = next(iter(seeding.seeds.values())).shape[1]
+def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool = False) -> Seeding:
+    """Bring every node to the given stage: keep the seed it agreed on, then bid for the next. With `auto`,
+    bids are in standard errors and a seed is kept only where it is needed; as nothing changes when it is
+    not, the next stages reject the same bid again."""
+    count = seeding.found.shape[1]
     behind = seeding.stage < stage
     if not behind.any():
         return seeding
-    agreed = behind.unsqueeze(1) & (torch.arange(count) == seeding.stage.unsqueeze(1))
-    found = {
-        name: torch.where(per_row(agreed, kept).bool(), seeding.candidate[name].unsqueeze(1), kept)
-        for name, kept in seeding.seeds.items()
-    }
-    seeding = seeding._replace(seeds=found, stage=torch.where(behind, stage, seeding.stage))
+    agreed = behind & (seeding.stage >= 0)
+    if auto:
+        agreed &= (seeding.stage == 0) | (seeding.score >= NEEDED)
+    place = torch.arange(count) - seeding.stage.unsqueeze(1)
+    late = (seeding.stage < 0).unsqueeze(1).expand_as(place)
+    seeding = seeding._replace(seeds=put(seeding.seeds, head, late))
+    seeding = seeding._replace(
+        # A seed fills also the places after it: until others are found there, it is the best known.
+        seeds=put(seeding.seeds, seeding.candidate, agreed.unsqueeze(1) & (place >= 0)),
+        found=seeding.found | (agreed.unsqueeze(1) & (place == 0)),
+        stage=torch.where(behind, stage, seeding.stage),
+    )
     if stage == count:
         return seeding
     seeding = _fitted(turn, seeding, core, head)
     nodes = torch.from_numpy(turn.shard.nodes)
-    bid = seeding._replace(candidate=seeding.private, score=_score(turn, seeding, core, stage), origin=nodes)
+    score = _score(turn, seeding, core, head, stage, auto)
+    bid = seeding._replace(candidate=seeding.private, score=score, origin=nodes)
     return tree.where(behind, bid, seeding)
 
 
@@ -135,11 +150,14 @@ def private_heads(turn: Turn, core: Params, head: Params) -> Params:
     return turn.learner.split(turn.learner.fit(model, turn.learner.memory(model), samples, only="head").params)[1]
 
 
-def _score(turn: Turn, seeding: Seeding, core: Params, stage: int) -> Tensor:
+def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool) -> Tensor:
     """[S] float64: what a node bids for a seed."""
     if stage == 0:
         return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
-    return regret(turn, core, tree.map(lambda leaf: leaf[:, :stage], seeding.seeds), seeding.own)
+    earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
+    if auto:
+        return turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
+    return regret(turn, core, earlier, seeding.own)
 
 
 def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:

@@ -211,7 +211,7 @@ def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result
 
 def print_results(results: dict[str, Result]) -> None:
     """The table of runs, and of those with heads who chose which."""
-    from facade.cli.display import head_strip, results_table, settlement
+    from facade.cli.display import head_strip, health, results_table, settlement
 
     first = next(iter(results.values()))
     sizes = first.experiment.data.sizes
@@ -225,6 +225,8 @@ def print_results(results: dict[str, Result]) -> None:
                 f"\n[bold]{name}[/bold]: the head each node chose, clusters side by side. {said}", highlight=False
             )
             out.print(head_strip(result.rows, sizes, out.width), end="")
+            if warned := health(result.summary):
+                out.print(warned, highlight=False)
 
 
 def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:

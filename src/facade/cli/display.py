@@ -125,6 +125,14 @@ def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> st
     return "Apart, but not settled: no head is shared, yet a cluster uses several heads."
 
 
+def health(summary: Row) -> str | None:
+    """In words, heads that are dead or superfluous; None if there are none such. It needs no knowledge of
+    clusters."""
+    said = [f"Head {j} is dead since round {since}." for j, since in summary.get("dead_heads", {}).items()]
+    said += [f"Heads {a} and {b} score alike." for a, b in summary.get("alike_heads", [])]
+    return " ".join(said) or None
+
+
 def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
     """The head each node chose (its number), clusters side by side, at a few rounds of the run."""
     choices: dict[int, list[int]] = {}
