@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check format bench paper-quick clean
+.PHONY: demo test check format bench paper-quick reproduction reproduction-page clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -13,6 +13,15 @@ test: .venv/installed-test
 
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick
+
+# From raw data to the page: some 14 hours on two cores; stop it and call it again as you like.
+DATA ?= data
+reproduction: .venv/installed
+	$(BIN)/facade paper reproduction --data $(DATA) --out runs/reproduction
+
+# The page alone, from what is kept in results/.
+reproduction-page: .venv/installed
+	$(BIN)/facade paper reproduction --draw
 
 check: .venv/installed-check
 	$(BIN)/ruff check .

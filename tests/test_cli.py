@@ -4,11 +4,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-from facade.cli import main
 
 ROOT = Path(__file__).parent.parent
 DIGITS = """
@@ -30,27 +27,10 @@ KEYS = {
 }  # fmt: skip
 
 
-class Ended(NamedTuple):
-    """How a command ended and what it printed."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def facade(monkeypatch, capsys):
-    """The command line in this process, as if typed in the repository's root."""
-
-    def call(*arguments):
-        monkeypatch.chdir(ROOT)
-        monkeypatch.setattr(sys, "argv", ["facade", *map(str, arguments)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ended(ended.value.code or 0, *capsys.readouterr())
-
-    return call
+@pytest.fixture(autouse=True)
+def typed_in_the_root(monkeypatch):
+    """Commands are typed where the repository lies."""
+    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture
@@ -61,9 +41,9 @@ def digits(tmp_path):
 
 def test_a_run_prints_a_table_and_writes_a_run_directory(facade, digits, tmp_path):
     ended = facade("run", digits, "--out", tmp_path / "run", "--json")
-    assert ended.returncode == 0, ended.stderr
-    assert "majority" in ended.stdout
-    last = json.loads(ended.stdout.splitlines()[-1])
+    assert ended.code == 0, ended.err
+    assert "majority" in ended.out
+    last = json.loads(ended.out.splitlines()[-1])
     assert last["run_dir"] == str(tmp_path / "run")
     assert set(last["algorithms"]["facade"]) >= KEYS
     files = {path.name for path in (tmp_path / "run").iterdir()}
@@ -81,19 +61,19 @@ def test_a_run_prints_a_table_and_writes_a_run_directory(facade, digits, tmp_pat
 
 def test_progress_comes_in_plain_lines_when_piped(facade, digits, tmp_path):
     ended = facade("run", digits, "--set", "evaluation.every=2", "--out", tmp_path / "run")
-    assert "round   2/4" in ended.stderr
-    assert "\x1b" not in ended.stderr + ended.stdout
+    assert "round   2/4" in ended.err
+    assert "\x1b" not in ended.err + ended.out
 
 
 def test_a_directory_that_holds_a_run_is_refused(facade, digits, tmp_path):
-    assert facade("run", digits, "--out", tmp_path / "run").returncode == 0
+    assert facade("run", digits, "--out", tmp_path / "run").code == 0
     before = (tmp_path / "run" / "rows.jsonl").read_bytes()
     again = facade("run", digits, "--out", tmp_path / "run")
-    assert again.returncode == 2
-    assert "already holds a run of this experiment" in again.stderr
+    assert again.code == 2
+    assert "already holds a run of this experiment" in again.err
     other = facade("run", digits, "--set", "seed=2", "--out", tmp_path / "run")
-    assert other.returncode == 2
-    assert "already holds a run of another experiment" in other.stderr
+    assert other.code == 2
+    assert "already holds a run of another experiment" in other.err
     assert (tmp_path / "run" / "rows.jsonl").read_bytes() == before
 
 
@@ -114,10 +94,10 @@ EXTRA = {"data.clusters=3:2:2": ["--set", "topology.degree=3"]}
 @pytest.mark.parametrize("setting", BAD)
 def test_bad_input_costs_one_sentence_and_writes_nothing(facade, setting, digits, tmp_path):
     ended = facade("run", digits, "--set", setting, *EXTRA.get(setting, []), "--out", tmp_path / "run")
-    assert ended.returncode == 2
-    assert BAD[setting] in ended.stderr
-    assert ended.stderr.count("\n") == 1
-    assert "Traceback" not in ended.stderr
+    assert ended.code == 2
+    assert BAD[setting] in ended.err
+    assert ended.err.count("\n") == 1
+    assert "Traceback" not in ended.err
     assert not (tmp_path / "run").exists()
 
 
@@ -125,27 +105,27 @@ def test_an_unreadable_file_is_one_sentence(facade, tmp_path):
     (tmp_path / "broken.toml").write_text("[data\n")
     for name, said in {"broken.toml": "is not valid TOML", "missing.toml": "cannot be read"}.items():
         ended = facade("run", tmp_path / name)
-        assert ended.returncode == 2
-        assert said in ended.stderr
+        assert ended.code == 2
+        assert said in ended.err
 
 
 def test_debug_shows_where_an_error_was_raised(facade, digits):
     ended = facade("--debug", "run", digits, "--set", "algorithm.name=x")
-    assert ended.returncode == 2
-    assert "Traceback" in ended.stderr
+    assert ended.code == 2
+    assert "Traceback" in ended.err
 
 
 def test_training_that_diverges_ends_with_exit_code_1(facade, digits, tmp_path):
     ended = facade("run", digits, "--set", "training.lr=1e30", "--out", tmp_path / "run")
-    assert ended.returncode == 1
-    assert "training diverged in round" in ended.stderr
-    assert "learning rate 1e+30" in ended.stderr
+    assert ended.code == 1
+    assert "training diverged in round" in ended.err
+    assert "learning rate 1e+30" in ended.err
 
 
 def test_an_algorithm_of_ones_own_runs_from_the_command_line(facade, tmp_path):
     ended = facade("run", "examples/quick_mean.toml", "--set", "training.rounds=12", "--out", tmp_path / "r", "--json")
-    assert ended.returncode == 0, ended.stderr
-    summary = json.loads(ended.stdout.splitlines()[-1])["algorithms"]["examples.quick_mean:QuickMean"]
+    assert ended.code == 0, ended.err
+    summary = json.loads(ended.out.splitlines()[-1])["algorithms"]["examples.quick_mean:QuickMean"]
     assert summary["clusters"][0] > 0.7
     assert "patience = 10" in (tmp_path / "r" / "experiment.toml").read_text()
 
@@ -161,9 +141,9 @@ def test_the_python_example_prints_the_accuracy_of_both_clusters():
 @pytest.mark.parametrize("what", ["algorithms", "datasets", "skews", "models", "topologies", "metrics"])
 def test_every_list_names_what_there_is(facade, what):
     ended = facade("list", what)
-    assert ended.returncode == 0
+    assert ended.code == 0
     expected = {"algorithms": "core_steps = 1", "datasets": "digits", "skews": "rotate", "models": "mlp"}
-    assert expected.get(what, {"topologies": "k-out", "metrics": "eo_sum"}.get(what)) in ended.stdout
+    assert expected.get(what, {"topologies": "k-out", "metrics": "eo_sum"}.get(what)) in ended.out
 
 
 def test_help_does_not_import_torch():
@@ -178,17 +158,17 @@ def test_help_does_not_import_torch():
 @pytest.mark.filterwarnings("default")
 def test_a_warm_up_that_covers_the_run_is_said(facade, digits, tmp_path):
     ended = facade("run", digits, "--set", "algorithm.warmup=9", "--out", tmp_path / "run")
-    assert ended.returncode == 0
-    assert "warning: algorithm.warmup = 9 covers all 4 rounds: this run is EL" in ended.stderr
+    assert ended.code == 0
+    assert "warning: algorithm.warmup = 9 covers all 4 rounds: this run is EL" in ended.err
 
 
 def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(facade, tmp_path):
     ended = facade("demo", "--out", tmp_path / "demo", "--json")
-    assert ended.returncode == 0, ended.stderr
-    results = json.loads(ended.stdout.splitlines()[-1])["algorithms"]
+    assert ended.code == 0, ended.err
+    results = json.loads(ended.out.splitlines()[-1])["algorithms"]
     assert list(results) == ["local", "dpsgd", "el", "dac", "deprl", "facade"]
     gap = {name: r["clusters"][0] - r["clusters"][1] for name, r in results.items()}
     assert gap["el"] >= 0.15
     assert results["facade"]["separated"]
     assert gap["facade"] < 0.6 * gap["el"]
-    assert max(len(line) for line in ended.stdout.splitlines() if line.startswith(("facade ", "el "))) <= 80
+    assert max(len(line) for line in ended.out.splitlines() if line.startswith(("facade ", "el "))) <= 80

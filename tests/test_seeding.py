@@ -6,8 +6,10 @@ import torch
 from facade import Experiment, ExperimentError, run, tree
 from facade.algorithms import health
 from facade.algorithms.seeding import CALM, listen, start
+from facade.cli import display
 from facade.engine import play
 from facade.messages import EVERYONE, Edges, Inbox
+from facade.result import health_of_heads
 from facade.runtimes.local import deliver
 from facade.setup import set_up
 from facade.topology import Regular, Ring, diameter
@@ -214,3 +216,39 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 def test_without_revival_a_dead_head_stays_dead():
     choice = killed(revival=False)
     assert set(choice) == {0}
+
+
+def note(round, last, losses):
+    return [
+        {"round": round, "head_last_heard": heard, "head_losses": each}
+        for heard, each in zip(last, losses, strict=True)
+    ]
+
+
+def test_a_result_says_which_heads_are_dead_since_when():
+    # Node 0 heard of head 2 in the 31st round, nobody after it; of head 1, node 1 hears still.
+    found = health_of_heads(note(100, [[99, 10, 30], [99, 99, 5]], [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))
+    assert found == {"dead_heads": {"2": 32}, "alike_heads": []}
+    assert display.health(found) == "Head 2 is dead since round 32."
+
+
+def test_heads_that_score_alike_are_named_and_heads_that_never_were_are_not():
+    found = health_of_heads(note(60, [[59, 59, 1], [59, 59, 1]], [[1.0, 1.005, None], [2.0, 1.99, None]]))
+    assert found == {"dead_heads": {}, "alike_heads": [[0, 1]]}
+    assert display.health(found) == "Heads 0 and 1 score alike."
+    assert display.health(health_of_heads(note(9, [[8, 8]], [[1.0, 2.0]]))) is None
+
+
+def test_a_run_without_heads_says_nothing_of_them():
+    assert health_of_heads([{"round": 3, "bytes": 1}]) == {}
+
+
+def test_a_run_whose_clusters_share_a_head_says_that_the_other_is_dead():
+    # All nodes are alike: plain FACADE leaves one of two heads to nobody sooner or later.
+    result = run(experiment("8", 120, heads=2, seeding="none"))
+    users = set(result.summary["choice"])
+    dead = {int(j) for j in result.summary["dead_heads"]}
+    assert len(users) == 1
+    assert dead == {0, 1} - users
+    heard = [row["head_last_heard"] for row in result.rows if row["kind"] == "round" and row["round"] == 120]
+    assert dead == {j for j in (0, 1) if 120 - 1 - max(last[j] for last in heard) >= health.MEMORY}

@@ -30,8 +30,8 @@ class Network:
         self.failed = {}
 
     def command(self, *arguments):
-        code, printed = self.facade(*arguments)
-        assert code == 0, printed.err
+        ended = self.facade(*arguments)
+        assert ended.code == 0, ended.err
 
     def build(self, ids, rounds):
         given = tiny("data.source=given", f'data.clusters="{len(ids)}"', "data.skew=none", "topology.degree=2",

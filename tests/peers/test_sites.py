@@ -19,14 +19,14 @@ def own_data(path, names, seed):
 
 
 def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(facade, tmp_path):
-    code, printed = facade("network", "admin", "-o", tmp_path / "admin.key")
-    public = printed.out.split()[-1]
+    ended = facade("network", "admin", "-o", tmp_path / "admin.key")
+    public = ended.out.split()[-1]
     homes = {id: tmp_path / id for id in ("h1", "h2", "h3")}
     for number, (id, home) in enumerate(homes.items()):
-        code, _ = facade(
+        ended = facade(
             "node", "init", "--id", id, "--address", f"127.0.0.1:{7001 + number}", "--admin", public, "--home", home
         )
-        assert code == 0
+        assert ended.code == 0
     (tmp_path / "exp.toml").write_text(
         '[data]\nsource = "given"\nclusters = "3"\nskew = "none"\n[topology]\nname = "complete"\n'
     )
@@ -35,47 +35,47 @@ def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(fac
     )
     joins = [home / f"{id}.join" for id, home in homes.items()]
     arguments = ["--experiment", tmp_path / "exp.toml", "--key", tmp_path / "admin.key", "-o", tmp_path / "list.json"]
-    code, printed = facade("network", "build", *joins, *arguments)
-    assert (code, "add --schema" in printed.err) == (2, True)
-    code, printed = facade("network", "build", *joins, *arguments, "--schema", tmp_path / "schema.json")
-    assert code == 0, printed.err
+    ended = facade("network", "build", *joins, *arguments)
+    assert (ended.code, "add --schema" in ended.err) == (2, True)
+    ended = facade("network", "build", *joins, *arguments, "--schema", tmp_path / "schema.json")
+    assert ended.code == 0, ended.err
     home = homes["h1"]
     (home / "membership.json").write_text((tmp_path / "list.json").read_text())
     own_data(tmp_path / "own.npz", ["well", "ill"], 1)
     node = (home / "node.toml").read_text() + f'\n[data]\nsource = "npz"\nroot = "{tmp_path}"\npath = "own.npz"\n'
     (home / "node.toml").write_text(node)
-    code, printed = facade("node", "doctor", "--home", home)
-    assert code == 1
-    assert "h2 at 127.0.0.1:7002 does not answer" in printed.out.replace("\n", " ")
-    assert "agree with this site's data (40 training samples)" in printed.out.replace("\n", " ")
+    ended = facade("node", "doctor", "--home", home)
+    assert ended.code == 1
+    assert "h2 at 127.0.0.1:7002 does not answer" in ended.out.replace("\n", " ")
+    assert "agree with this site's data (40 training samples)" in ended.out.replace("\n", " ")
     site = Site.load(home)
     setup = set_up(site, site.membership())
     assert setup.federation.training.samples.y[:2].tolist() == [1, 0]
     change = ["--key", tmp_path / "admin.key", "--remove", "h3", "--from-round", 1, "-o", tmp_path / "next.json"]
-    code, printed = facade("network", "update", tmp_path / "list.json", *change)
-    assert (code, load(tmp_path / "next.json", [public]).n) == (0, 2)
+    ended = facade("network", "update", tmp_path / "list.json", *change)
+    assert (ended.code, load(tmp_path / "next.json", [public]).n) == (0, 2)
     own_data(tmp_path / "own.npz", ["well", "dead"], 1)
-    code, printed = facade("node", "doctor", "--home", home)
-    assert "does not know: dead" in printed.out.replace("\n", " ")
+    ended = facade("node", "doctor", "--home", home)
+    assert "does not know: dead" in ended.out.replace("\n", " ")
 
 
 def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(facade, tmp_path):
     (tmp_path / "four.toml").write_text(tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=3").toml())
-    code, printed = facade("network", "up", "--local", 5, tmp_path / "four.toml")
-    assert (code, "asks for 4 nodes" in printed.err.replace("\n", " ")) == (2, True)
-    code, printed = facade("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
-    assert code == 0, printed.err
-    assert "majority" in printed.out
-    found = json.loads(printed.out.splitlines()[-1])
+    ended = facade("network", "up", "--local", 5, tmp_path / "four.toml")
+    assert (ended.code, "asks for 4 nodes" in ended.err.replace("\n", " ")) == (2, True)
+    ended = facade("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
+    assert ended.code == 0, ended.err
+    assert "majority" in ended.out
+    found = json.loads(ended.out.splitlines()[-1])
     assert found["algorithms"]["facade"]["policy"] == "patient"
     assert (tmp_path / "net" / "report.html").read_text().startswith("<!doctype html>")
     signed = list((tmp_path / "net" / "sites").glob("n*/run/site.json"))
-    code, printed = facade("network", "report", *signed, "--json")
-    assert len(json.loads(printed.out)["sites"]) == 4
-    code, printed = facade("report", *signed)
-    assert (code, "n0" in printed.out, "n3" in printed.out) == (0, True, True)
-    code, printed = facade("node", "status", "--home", tmp_path / "net" / "sites" / "n0")
-    assert "finished" in printed.out
+    ended = facade("network", "report", *signed, "--json")
+    assert len(json.loads(ended.out)["sites"]) == 4
+    ended = facade("report", *signed)
+    assert (ended.code, "n0" in ended.out, "n3" in ended.out) == (0, True, True)
+    ended = facade("node", "status", "--home", tmp_path / "net" / "sites" / "n0")
+    assert "finished" in ended.out
 
 
 def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from results.conftest import digits_runs, facade  # noqa: F401
+from results.conftest import digits_runs  # noqa: F401
 from results.handmade import confusion, tiny
 
 BARE = (

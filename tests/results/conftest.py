@@ -1,13 +1,10 @@
-"""Tiny runs on real digits, and the command line in this process."""
+"""Tiny runs on real digits."""
 
 import signal
-import sys
-from typing import NamedTuple
 
 import pytest
 
 from facade import Experiment, run
-from facade.cli import main
 from facade.runtimes.recorder import Quiet
 
 TINY = {
@@ -35,28 +32,6 @@ class StopAt(Quiet):
     def round(self, done, rounds):
         if done == self._round:
             signal.raise_signal(self._number)
-
-
-class Ended(NamedTuple):
-    """How a command ended and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def facade(monkeypatch, capsys):
-    """The command line in this process."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["facade", *map(str, arguments)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ended(ended.value.code or 0, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="session")

@@ -279,7 +279,7 @@ def _every_run(runs: list[Run], kept: Kept) -> str:
         environment = directory.read("environment.json")
         machines.add(f"{environment['cpu']}, {environment['cores']} cores, PyTorch {environment['torch']}")
         rounds = run.experiment.training.rounds
-        lines.append([run.part.clusters, run.label, str(rounds), f"{_minutes(directory):.0f}", f"`{run.name}`"])
+        lines.append([run.part.clusters, run.label, str(rounds), f"{_minutes(directory):.0f}", f"`{found.path.name}`"])
     if not lines:
         return ""
     return (

@@ -14,7 +14,6 @@ from facade.config import Experiment
 from facade.history import History, load
 from facade.paper.figures import WORDS
 from facade.paper.settings import CIFAR, Part, Scale, experiment
-from facade.records import RunDirectory
 from facade.statistics import numbers, settlement
 from facade.sweep import directory_name
 
@@ -47,18 +46,29 @@ class Run:
 
 
 class Kept:
-    """Runs whose facts are kept in a directory."""
+    """Runs whose facts are kept in a directory. They are known by what they computed: names may be older than
+    a setting that experiments have today."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._found: dict[Path, str] = {}
         self._loaded: dict[str, History] = {}
 
     def get(self, run: Run) -> History | None:
         """What the run found; None if it is not here yet."""
-        path = self.directory / run.name
-        if run.name not in self._loaded and RunDirectory(path).finished:
-            self._loaded[run.name] = load(path)
-        return self._loaded.get(run.name)
+        wanted = run.experiment.hash
+        if wanted not in self._loaded:
+            self._look()
+            path = next((path for path, hash in self._found.items() if hash == wanted), None)
+            if path is None:
+                return None
+            self._loaded[wanted] = load(path)
+        return self._loaded[wanted]
+
+    def _look(self) -> None:
+        for path in sorted(self.directory.glob("*/result.json")):
+            if path.parent not in self._found:
+                self._found[path.parent] = Experiment.load(path.parent / "experiment.toml").hash
 
 
 def plan(scale: Scale, kept: Kept) -> list[Run]:
