@@ -131,8 +131,9 @@ def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
 
 
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
-def test_seeding_keeps_the_contract(check):
-    seeding = ("algorithm.seeding=farthest", "algorithm.revival=true")
+@pytest.mark.parametrize("how", ["algorithm.revival=true", "algorithm.heads=auto"])
+def test_seeding_keeps_the_contract(check, how):
+    seeding = ("algorithm.seeding=farthest", "algorithm.max_heads=2", how)
     check(tiny("facade", *seeding, "training.rounds=16", "evaluation.every=16"))
 
 
