@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from facade.paper.reproduction import Claim, Kept, Run, claims, plan
 from facade.paper.settings import CIFAR, Part, Scale
 from results.handmade import confusion
 
+ROOT = Path(__file__).parents[2]
 SKEWED = Part(CIFAR, "30:2")
 
 
@@ -126,6 +128,11 @@ def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
     drawn = facade("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
     assert drawn.code == 0, drawn.err
     assert (tmp_path / "reproduction.md").read_text() == page
+
+
+def test_the_page_in_docs_is_the_one_that_results_give(tmp_path):
+    write(tmp_path / "reproduction.md", ROOT / "results", Scale())
+    assert (tmp_path / "reproduction.md").read_text() == (ROOT / "docs" / "reproduction.md").read_text()
 
 
 def test_seeds_are_not_picked(facade, tmp_path):
