@@ -10,7 +10,7 @@ from facade import store
 from facade.history import History
 from facade.paper import page_figures
 from facade.paper.published import FINAL, SAVED, TARGETS, Printed
-from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run, claims, plan
+from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run, claims, plan, settles
 from facade.paper.settings import QUICK_TARGET, Part, Scale
 from facade.records import RunDirectory
 from facade.statistics import cost_to, numbers, settlement, tested
@@ -24,6 +24,7 @@ _COLUMNS = (
     ("eo", "eo", "EO", 1.0, 4),
 )
 """Ours, theirs, heading, scale, digits."""
+_HEADINGS = [heading for _, _, heading, _, _ in _COLUMNS]
 
 NOTES = "notes.md"
 """In the directory of kept runs: what people learned from them, put on the page as it is."""
@@ -95,19 +96,17 @@ def _results(part: Part, runs: list[Run], kept: Kept) -> str:
         printed = FINAL.get((part.setting.source, part.clusters, found.algorithm))
         ours = numbers(found)
         lines.append([run.label, *_beside(ours, printed), _settled(found)])
-        last = tested(found.evaluations[-1], found.cluster)
-        before.append([run.label, *(_number(last.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS)])
+        before.append([run.label, *_cells(tested(found.evaluations[-1], found.cluster))])
     if not lines:
         return ""
-    headings = [heading for *_, heading, _, _ in _COLUMNS]
     return "\n\n".join(
         [
             f"## {part.clusters}",
             "Final numbers (published), accuracies in percent; the last column is the round from which on every"
             " cluster had a head of its own.",
-            _table(["", *headings, "settled"], lines),
+            _table(["", *_HEADINGS, "settled"], lines),
             "After the last round, before the final exchange (DAC has none):",
-            _table(["", *headings], before),
+            _table(["", *_HEADINGS], before),
         ]
     )
 
@@ -178,16 +177,16 @@ def _settling(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path
             lines.append([part.clusters, str(seed), *cells])
         for label in ("plain", "seeded"):
             of_label = [pair[label] for pair in by_seed.values() if label in pair]
-            settled = sum("never" not in _settled(run) for run in of_label)
+            settled = sum(map(settles, of_label))
             counts.append(f"{part.clusters} {label} {settled} of {len(of_label)}")
     if not lines:
         return ""
     return "\n\n".join(
         [
             "## Who settles",
-            f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on 1,000 images"
-            " of each test set. The round from which on every cluster had a head of its own, and the final accuracy of"
-            f" every cluster. Settled: {'; '.join(counts)}.",
+            f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on"
+            f" {SETTLING_IMAGES:,} images of each test set. The round from which on every cluster had a head of its"
+            f" own, and the final accuracy of every cluster. Settled: {'; '.join(counts)}.",
             _table(["", "seed", "plain", "seeded"], lines),
             _image("Share of nodes at a head of their own cluster", pictures["settling"], page),
             "The picture shows, per round, the share of every cluster's nodes at a head that is their cluster's own,"
@@ -204,20 +203,15 @@ def _accuracies(run: History) -> str:
 
 def _steps(runs: list[Run], kept: Kept) -> str:
     found = [(run, kept.get(run)) for run in runs if run.stage == "steps"]
-    lines = [[run.label, *_shown_numbers(history)] for run, history in found if history is not None]
+    lines = [[run.label, *_cells(numbers(history))] for run, history in found if history is not None]
     if not lines:
         return ""
     rounds = found[0][0].experiment.training.rounds
     return (
         f"## Which DePRL\n\nThe paper describes one core step a round; with as many as head steps DePRL does the same"
         f" work as the others. After {rounds} rounds at {found[0][0].part.clusters}; the fairer one is the DePRL of the"
-        " tables above.\n\n" + _table(["", *(heading for *_, heading, _, _ in _COLUMNS)], lines)
+        " tables above.\n\n" + _table(["", *_HEADINGS], lines)
     )
-
-
-def _shown_numbers(run: History) -> list[str]:
-    found = numbers(run)
-    return [_number(found.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
 
 
 def _artefact(runs: list[Run], kept: Kept) -> str:
@@ -236,17 +230,13 @@ def _artefact(runs: list[Run], kept: Kept) -> str:
             ("the artefact's", one, evaluation),
             ("the paper's", other, at[evaluation.round]),
         ):
-            then = tested(tested_then, run.cluster)
-            lines.append(
-                [str(evaluation.round), label]
-                + [_number(then.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
-            )
+            lines.append([str(evaluation.round), label, *_cells(tested(tested_then, run.cluster))])
     return (
         f"## The artefact's way\n\nThe published artefact computes something else than the paper describes (`--preset"
         f" artefact`: every node its own random start, a random division of the data, heads scored on batches of their"
         f" own, one's own head always averaged in, and the head to be tested chosen by its loss on the test data)."
         f" {theirs.part.clusters}, before any final exchange; the artefact's run settled: {_settled(one)}.\n\n"
-        + _table(["round", "", *(heading for *_, heading, _, _ in _COLUMNS)], lines)
+        + _table(["round", "", *_HEADINGS], lines)
     )
 
 
@@ -301,7 +291,8 @@ def _commands() -> str:
     facade data get cifar10 --root data          # or bring the files; docs/data.md
     facade paper reproduction --data data        # everything from raw data: some 14 hours on two cores
 
-The last command computes what is missing in `results/`, in the order of this page, and goes on where it was stopped.
+The last command computes what is missing in `results/` and goes on where it was stopped; move `results/` away to
+compute everything again.
 `facade show results/*-seed1` and `facade report results/DIRECTORY` look at single runs. A run on its own:
 `facade run results/DIRECTORY/experiment.toml --set data.root=data --out runs/again`."""
 
@@ -315,6 +306,10 @@ def _parts(runs: Sequence[Run], stage: str) -> list[Part]:
 
 def _of(runs: Sequence[Run], stage: str, part: Part) -> list[Run]:
     return [run for run in runs if run.stage == stage and run.part == part]
+
+
+def _cells(found: dict[str, float]) -> list[str]:
+    return [_number(found.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
 
 
 def _number(value: float | None, scale: float, digits: int) -> str:
