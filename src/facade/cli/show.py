@@ -57,7 +57,7 @@ def print_table(table: Table) -> None:
 
     cells = [pairs(table, line) for line in table.lines]
     labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
-    names = [*table.lines[0].label, "seeds"]
+    names = [*_short(list(table.lines[0].label)), "seeds"]
     widths = [max(map(len, (name, *column))) for name, *column in zip(names, *labels, strict=True)]
     for part in _parts(table, cells, out.width - sum(widths) - 2 * len(widths)):
         lines = Lines(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -70,6 +70,12 @@ def print_table(table: Table) -> None:
         out.print(lines)
         out.print()
     out.print(table.note, style="dim", highlight=False, markup=False)
+
+
+def _short(keys: list[str]) -> list[str]:
+    """Keys without their sections, where that leaves no two alike."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
 def _parts(table: Table, cells: list[list[tuple[str, str]]], room: int) -> list[list[int]]:
