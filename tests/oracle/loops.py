@@ -407,12 +407,15 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
     if at >= stage:
         return node
     found, there = list(node.get("seeds", node["heads"])), set(node.get("found", ()))
-    if at == 0 or (at > 0 and (not fields.auto or node["bid"][0] >= NEEDED)):
+    rejected = fields.auto and at > 0 and node["bid"][0] < NEEDED
+    if at >= 0 and not rejected:
         found[at:] = [node["bid"][2]] * (fields.heads - at)
         there.add(at)
     node = {**node, "stage": stage, "seeds": found, "found": there}
     if stage == fields.heads:
         return {**node, "heads": [found[j] if j in there else old for j, old in enumerate(node["heads"])]}
+    if rejected:  # its bid stands
+        return node
     if "private" not in node:
         node["private"] = _private(world, fields, t, i, node)
         node["own"] = _loss_on_everything(world, i, node["core"] | node["private"])

@@ -72,15 +72,14 @@ def start(heads: Params) -> Seeding:
 
 def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool = False) -> Seeding:
     """Bring every node to the given stage: keep the seed it agreed on, then bid for the next. With `auto`,
-    bids are in standard errors and a seed is kept only where it is needed; as nothing changes when it is
-    not, the next stages reject the same bid again."""
+    bids are in standard errors and a seed is kept only where it is needed. When it is not, nothing changes
+    for the next stage: the bid stands, to be rejected again."""
     count = seeding.found.shape[1]
     behind = seeding.stage < stage
     if not behind.any():
         return seeding
-    agreed = behind & (seeding.stage >= 0)
-    if auto:
-        agreed &= (seeding.stage == 0) | (seeding.score >= NEEDED)
+    rejected = behind & (seeding.stage > 0) & (seeding.score < NEEDED) & auto
+    agreed = behind & (seeding.stage >= 0) & ~rejected
     place = torch.arange(count) - seeding.stage.unsqueeze(1)
     late = (seeding.stage < 0).unsqueeze(1).expand_as(place)
     seeding = seeding._replace(seeds=put(seeding.seeds, head, late))
@@ -90,13 +89,14 @@ def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int
         found=seeding.found | (agreed.unsqueeze(1) & (place == 0)),
         stage=torch.where(behind, stage, seeding.stage),
     )
-    if stage == count:
+    bidding = behind & ~rejected
+    if stage == count or not bidding.any():
         return seeding
     seeding = _fitted(turn, seeding, core, head)
     nodes = torch.from_numpy(turn.shard.nodes)
     score = _score(turn, seeding, core, head, stage, auto)
     bid = seeding._replace(candidate=seeding.private, score=score, origin=nodes)
-    return tree.where(behind, bid, seeding)
+    return tree.where(bidding, bid, seeding)
 
 
 def listen(seeding: Seeding, inbox: Inbox) -> Seeding:
