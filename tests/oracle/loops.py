@@ -365,7 +365,7 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
     return {**own, "core": core, "heads": heads, "choice": own["choice"], "heard": heard_of}
 
 
-CALM, STEPS, NEEDED = 3, 80, 2.0
+CALM, STEPS, NEEDED = 3, 80, 1.5
 
 
 def _stage(world: World, fields: Heads, round: int) -> int | None:

@@ -27,8 +27,9 @@ CALM = 3
 """Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
-NEEDED = 2.0
-"""Standard errors by which the heads found so far must fail somebody for another one to be needed."""
+NEEDED = 1.5
+"""Standard errors by which the heads found so far must fail somebody for another one to be needed. One head
+too few makes clusters share, one too many costs a point or two: so it errs towards more."""
 
 
 class Seeding(NamedTuple):
