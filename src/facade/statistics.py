@@ -251,3 +251,9 @@ def settlement(run: History) -> Settlement | None:
         [j for j, who in users.items() if not who],
         [j for j, who in users.items() if len(who) > 1],
     )
+
+
+def settles(run: History) -> bool:
+    """Whether every cluster has a head of its own in the end."""
+    found = settlement(run)
+    return found is not None and found.settling_round is not None

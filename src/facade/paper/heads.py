@@ -15,7 +15,7 @@ from facade.records import RunDirectory
 from facade.report import charts, facts, theme
 from facade.report.facts import Rows
 from facade.report.panels import Panel
-from facade.statistics import Estimate, settlement
+from facade.statistics import Estimate, settlement, settles
 
 FIRST_ROUNDS = 80
 """How much of a run Figure 9 shows."""
@@ -99,14 +99,9 @@ def _agreed_from(run: History, cluster: int) -> float | None:
 def share_words(done: Finished) -> list[str]:
     """Seeds that never settled, and why rounds may differ from the paper's."""
     (part,) = done.runs
-    never = [run.seed for run in done.comparison(part).subjects[0].runs if _never(run)]
+    never = [run.seed for run in done.comparison(part).subjects[0].runs if not settles(run)]
     said = ["The paper's choices used ten times the samples."]
     return [*said, f"Never settled: seed {', '.join(map(str, never))}."] if never else said
-
-
-def _never(run: History) -> bool:
-    found = settlement(run)
-    return found is None or found.settling_round is None
 
 
 def losses(done: Finished) -> list[Panel]:
@@ -115,8 +110,8 @@ def losses(done: Finished) -> list[Panel]:
     for part in done.runs:
         comparison = done.comparison(part)
         runs = [run for subject in comparison.subjects for run in subject.runs]
-        for word, wanted in (("settled", False), ("never settled", True)):
-            run = next((run for run in runs if _never(run) is wanted), None)
+        for word, wanted in (("settled", True), ("never settled", False)):
+            run = next((run for run in runs if settles(run) is wanted), None)
             if run is None:
                 continue
             mean = head_losses(run)
@@ -160,6 +155,6 @@ def head_losses(run: History) -> Floats:
 def loss_words(done: Finished) -> list[str]:
     """Which of the two kinds of run could not be shown."""
     runs = [run for part in done.runs for run in done.comparison(part).runs]
-    kinds = {_never(run) for run in runs}
-    missing = [word for word, wanted in (("settled", False), ("unsettled", True)) if wanted not in kinds]
+    kinds = {settles(run) for run in runs}
+    missing = [word for word, wanted in (("settled", True), ("unsettled", False)) if wanted not in kinds]
     return [f"No {word} run is among these seeds; give more with --seeds." for word in missing]

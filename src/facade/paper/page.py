@@ -10,21 +10,15 @@ from facade import store
 from facade.history import History
 from facade.paper import page_figures
 from facade.paper.published import FINAL, SAVED, TARGETS, Printed
-from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run, claims, plan, settles
+from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run, claims, plan
 from facade.paper.settings import QUICK_TARGET, Part, Scale
+from facade.paper.tables import COLUMNS
 from facade.records import RunDirectory
-from facade.statistics import cost_to, numbers, settlement, tested
+from facade.statistics import cost_to, numbers, settlement, settles, tested
 
-_COLUMNS = (
-    ("cluster_0", "majority", "majority", 100.0, 2),
-    ("cluster_1", "minority", "minority", 100.0, 2),
-    ("all", "all", "all", 100.0, 2),
-    ("fair_accuracy", "fair", "fair", 100.0, 2),
-    ("dp", "dp", "DP", 1.0, 4),
-    ("eo", "eo", "EO", 1.0, 4),
-)
-"""Ours, theirs, heading, scale, digits."""
-_HEADINGS = [heading for _, _, heading, _, _ in _COLUMNS]
+_COLUMNS = {("fair_accuracy" if name.startswith("fair") else name): how for name, how in COLUMNS.items()}
+"""Those of the paper's tables; one seed is its own mean."""
+_HEADINGS = [heading for _, heading, _, _ in _COLUMNS.values()]
 
 NOTES = "notes.md"
 """In the directory of kept runs: what people learned from them, put on the page as it is."""
@@ -112,7 +106,7 @@ def _results(part: Part, runs: list[Run], kept: Kept) -> str:
 
 
 def _beside(ours: dict[str, float], printed: Printed | None) -> Iterable[str]:
-    for name, theirs, _, scale, digits in _COLUMNS:
+    for name, (theirs, _, scale, digits) in _COLUMNS.items():
         published = "" if printed is None else f" ({getattr(printed, theirs):.{digits}f})"
         yield _number(ours.get(name), scale, digits) + published
 
@@ -309,7 +303,7 @@ def _of(runs: Sequence[Run], stage: str, part: Part) -> list[Run]:
 
 
 def _cells(found: dict[str, float]) -> list[str]:
-    return [_number(found.get(name), scale, digits) for name, _, _, scale, digits in _COLUMNS]
+    return [_number(found.get(name), scale, digits) for name, (_, _, scale, digits) in _COLUMNS.items()]
 
 
 def _number(value: float | None, scale: float, digits: int) -> str:

@@ -14,7 +14,7 @@ from facade.config import Experiment
 from facade.history import History, load
 from facade.paper.figures import WORDS
 from facade.paper.settings import CIFAR, Part, Scale, experiment
-from facade.statistics import numbers, settlement
+from facade.statistics import numbers, settles
 from facade.sweep import directory_name
 
 SETTLING_ROUNDS = 80
@@ -112,12 +112,6 @@ def _published(part: Part, scale: Scale, kept: Kept) -> list[Run]:
     if found is None or settles(found):
         return [first]
     return [first, _full(part, "FACADE, as published, seed 2", "facade", scale, PLAIN, seed=2)]
-
-
-def settles(run: History) -> bool:
-    """Whether every cluster has a head of its own in the end."""
-    found = settlement(run)
-    return found is not None and found.settling_round is not None
 
 
 def _deprl(part: Part, scale: Scale, kept: Kept) -> list[Run]:

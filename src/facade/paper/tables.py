@@ -13,7 +13,7 @@ from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale
 from facade.report.panels import Panel
 from facade.statistics import Estimate
 
-_COLUMNS = {
+COLUMNS = {
     "cluster_0": ("majority", "majority", 100.0, 2),
     "cluster_1": ("minority", "minority", 100.0, 2),
     "all": ("all", "all", 100.0, 2),
@@ -30,7 +30,7 @@ def results(done: Finished) -> list[Beside]:
     for part in done.runs:
         for subject in done.comparison(part).subjects:
             printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
-            for ours, (theirs, heading, scale, digits) in _COLUMNS.items():
+            for ours, (theirs, heading, scale, digits) in COLUMNS.items():
                 found = subject.estimates.get(ours)
                 if ours == "fair_accuracy_of_means" and found is None:  # one seed is its own mean
                     found = subject.estimates.get("fair_accuracy")
@@ -47,7 +47,7 @@ def results_table(done: Finished) -> list[Panel]:
         what, ours, published, _ = line.cells
         clusters, algorithm, heading = what.split(" ")
         rows.append({"row": f"{clusters} {algorithm}", "column": heading, "ours": ours, "published": f"({published})"})
-    return [_table(rows, [heading for _, heading, _, _ in _COLUMNS.values()], "ours, and (published)")]
+    return [_table(rows, [heading for _, heading, _, _ in COLUMNS.values()], "ours, and (published)")]
 
 
 def _table(rows: list[dict[str, Any]], columns: list[str], title: str) -> Panel:
