@@ -1,7 +1,10 @@
 """Farthest-first seeding: what nodes agree on, what it costs, and that it settles."""
 
+import io
+
 import pytest
 import torch
+from rich.console import Console
 
 from facade import Experiment, ExperimentError, run, tree
 from facade.algorithms import health
@@ -245,10 +248,13 @@ def test_a_run_without_heads_says_nothing_of_them():
 
 def test_a_run_whose_clusters_share_a_head_says_that_the_other_is_dead():
     # All nodes are alike: plain FACADE leaves one of two heads to nobody sooner or later.
-    result = run(experiment("8", 120, heads=2, seeding="none"))
+    said = io.StringIO()
+    with display.RunProgress(Console(file=said, width=80), [8]) as progress:
+        result = run(experiment("8", 120, "evaluation.every=20", heads=2, seeding="none"), progress=progress)
     users = set(result.summary["choice"])
     dead = {int(j) for j in result.summary["dead_heads"]}
     assert len(users) == 1
     assert dead == {0, 1} - users
+    assert said.getvalue().count("is dead since round") == 1, "told when it is seen, not at every evaluation"
     heard = [row["head_last_heard"] for row in result.rows if row["kind"] == "round" and row["round"] == 120]
     assert dead == {j for j in (0, 1) if 120 - 1 - max(last[j] for last in heard) >= health.MEMORY}

@@ -36,6 +36,7 @@ class RunProgress:
         self._label = ""
         self._task: TaskID | None = None
         self._rounds = 0
+        self._health: str | None = None
         self._bars = Progress(
             TextColumn("{task.description:>8}"),
             BarColumn(bar_width=24),
@@ -58,6 +59,7 @@ class RunProgress:
     def start(self, experiment: Experiment, done: int) -> None:
         self._label = experiment.algorithm["name"].rpartition(":")[2]
         self._rounds = experiment.training.rounds
+        self._health = None
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
         if done:
             self._console.print(f"{self._label:>8}  continuing after round {done}", highlight=False)
@@ -75,6 +77,10 @@ class RunProgress:
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
             self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}", highlight=False)
+        said = health(judged)
+        if said and said != self._health and not final:
+            self._console.print(f"{self._label:>8}  {said}", style="yellow", highlight=False, soft_wrap=True)
+        self._health = said
 
     def finish(self, summary: Row) -> None:
         pass

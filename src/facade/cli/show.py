@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,6 +100,8 @@ def _folded(heading: str) -> list[str]:
 
 
 def _print_heads(run: History) -> None:
+    from rich.table import Table as Lines
+
     from facade.cli.display import few_rounds
     from facade.statistics import settlement
     from facade.table import cluster_names
@@ -106,12 +109,21 @@ def _print_heads(run: History) -> None:
     heads = settlement(run)
     if heads is None:
         return
-    names = cluster_names({run.experiment["data"]["clusters"]}, heads.shares.shape[1])
     rest = "never settled" if heads.settling_round is None else f"settled from round {heads.settling_round} on"
     kinds = {"unused": heads.unused, "shared": heads.shared}
-    said = [f"{kind} heads: {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
-    out.print(f"\n{run.path}: {'; '.join([rest, *said])}", highlight=False, markup=False, soft_wrap=True)
+    which = [f"{kind} heads: {', '.join(map(str, these))}" for kind, these in kinds.items() if these]
+    said = f"{'; '.join([rest, *which])}. Percent of nodes at every head:"
+    out.print(f"\n{run.path}: {said}", highlight=False, markup=False, soft_wrap=True)
+    _, clusters, k = heads.shares.shape
+    lines = Lines(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+    lines.add_column("\n  round", justify="right", no_wrap=True)
+    for name in cluster_names({run.experiment["data"]["clusters"]}, clusters):
+        lines.add_column(f"{name}\n{_side_by_side(range(k))}", justify="right", no_wrap=True)
     for round in few_rounds(list(range(1, len(heads.shares) + 1))):
-        shares = heads.shares[round - 1]
-        each = [f"{name} {' '.join(f'{share:4.0%}' for share in row)}" for name, row in zip(names, shares, strict=True)]
-        out.print(f"  round {round:>4}  {'   '.join(each)}", highlight=False)
+        lines.add_row(str(round), *(_side_by_side(100 * row) for row in heads.shares[round - 1]))
+    out.print(lines)
+
+
+def _side_by_side(numbers: Iterable[float]) -> str:
+    """Whole numbers, one below the other when several such lines are."""
+    return " ".join(f"{number:3.0f}" for number in numbers)

@@ -18,7 +18,7 @@ from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.errors import StoppedError
 from facade.records import RunDirectory, environment, in_order
-from facade.result import Result, judge, summarise
+from facade.result import Result, health_of_heads, judge, summarise
 from facade.rows import Row
 from facade.setup import Setup, set_up
 from facade.stacks import Stack
@@ -34,7 +34,8 @@ class Progress(Protocol):
         """A round is over."""
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
-        """An evaluation is over; `judged` holds its metrics. `final`: after the last exchange."""
+        """An evaluation is over; `judged` holds its metrics and, where known, which heads are dead or
+        alike. `final`: after the last exchange."""
 
     def finish(self, summary: Row) -> None:
         """The run is complete; `summary` is what result.json holds."""
@@ -151,7 +152,8 @@ class Recorder:
         if tested:
             self._time(done)
             final = tested[0]["kind"] == "final"
-            self._progress.evaluated(done, judge(tested, self.setup.federation.cluster), final)
+            heads = health_of_heads([row for row in rows if row["kind"] == "round"])
+            self._progress.evaluated(done, judge(tested, self.setup.federation.cluster) | heads, final)
         self._progress.round(done, self.setup.plan.rounds)
 
     def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
