@@ -33,8 +33,9 @@ format: .venv/installed-check
 	$(BIN)/ruff format .
 
 # Leave the machine alone meanwhile.
+MACHINE ?= this-machine
 bench: .venv/installed
-	$(BIN)/facade bench --out benchmarks/results/$$(uname -n).json
+	$(BIN)/facade bench --out benchmarks/results/$(MACHINE).json
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache

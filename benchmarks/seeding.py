@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -69,7 +68,9 @@ def main() -> None:
     known = {
         (d["seeding"], d["clusters"], d["heads"], tuple(d["settings"])) for d in done if len(d["runs"]) >= options.seeds
     }
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    from facade.machine import cores
+
+    with ProcessPoolExecutor(cores()) as pool:
         for seeding, case in cases():
             if (seeding, *case) in known:
                 continue

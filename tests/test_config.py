@@ -49,6 +49,45 @@ def test_an_override_applies_to_its_algorithm_alone_and_settings_win():
     assert Experiment.of(written, ["algorithm.name=el", "training.lr=0.3"]).training.lr == 0.3
 
 
+def test_an_override_may_be_set_like_anything_else():
+    chosen = ["override.el.training.lr=0.05"]
+    assert Experiment.of(DIGITS, [*chosen, "algorithm.name=el"]).training.lr == 0.05
+    assert Experiment.of(DIGITS, chosen).hash == Experiment.of(DIGITS).hash
+
+
+NEVER = {
+    "override.facde.training.lr=1": "unknown key 'override.facde'; did you mean 'override.facade'?",
+    "override.el.trainig.lr=1": "did you mean 'override.el.training'?",
+    "override.el=1": "override.el = 1 is not possible: expected a table",
+    "override=1": "override = 1 is not possible: expected a table",
+    "algorithm=el": "algorithm = 'el' is not possible: expected a table, such as algorithm.name = 'el'",
+    "algorithm.heads=many": "algorithm.heads = 'many' is not possible",
+}
+
+
+@pytest.mark.parametrize("setting", NEVER)
+def test_what_would_never_apply_is_refused(setting):
+    with pytest.raises(ExperimentError) as refused:
+        Experiment.of(DIGITS, [setting])
+    assert NEVER[setting] in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("other", ALGORITHMS)
+def test_a_resolved_experiment_with_another_algorithm_is_that_algorithms_own(name, other):
+    resolved = Experiment.of(DIGITS, [f"algorithm.name={name}", "training.lr=0.3"])
+    assert resolved.with_(f"algorithm.name={other}") == Experiment.of(
+        DIGITS, [f"algorithm.name={other}", "training.lr=0.3"]
+    )
+
+
+def test_what_is_not_a_default_is_handed_on_to_another_algorithm():
+    written = DIGITS | {"algorithm": {"name": "facade", "all_reduce": False}, "topology": {"degree": 6}}
+    handed = Experiment.of(written).with_("algorithm.name=el")
+    assert handed.algorithm == {"name": "el", "all_reduce": False}
+    assert handed.topology.degree == 6
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_fields_of_other_algorithms_are_dropped(name):
     fields = {"name": name, "heads": 3, "core_steps": 2, "two_hop": False, "warmup": 5}

@@ -38,7 +38,7 @@ def card(
         "## Files",
         "\n".join([*(f"* `{name}`: {_FILES[name]}" for name in files), *_absent(left_out)]),
         "## Where it comes from",
-        f"Experiment with seed {run.seed}, run directory `{run.path.name}`; the resolved experiment is in its"
+        f"Experiment with seed {run.seed}, run directory `{run.path.resolve().name}`; the resolved experiment is in its"
         " `experiment.toml`.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -206,8 +206,13 @@ class Experiment(Section):
         settings, each over the one before."""
         chosen = parse_settings(settings)
         base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
-        overrides = base.pop("override", {})
-        name = merge(base, chosen).get("algorithm", {}).get("name", "facade")
+        _check_tables(base)
+        _check_tables(chosen)
+        overrides = merge(base.pop("override", {}), chosen.pop("override", {}))
+        named = base.get("algorithm", {}).get("name", "facade")
+        name = chosen.get("algorithm", {}).get("name", named)
+        if name != named:
+            base = _without_defaults_of(named, name, base)
         base = merge(merge(base, overrides.get(name, {})), chosen)
         return cls._validated(merge(_implied(name), base))
 
@@ -275,11 +280,46 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _check_tables(written: Mapping[str, Any]) -> None:
+    """Refuse what is no table where one is expected, and overrides that could never apply."""
+    from facade.algorithms import ALGORITHMS
+
+    overrides = written.get("override", {})
+    tables = {"algorithm": written.get("algorithm", {}), "override": overrides}
+    if isinstance(overrides, Mapping):
+        tables |= {f"override.{name}": sections for name, sections in overrides.items()}
+    for key, table in tables.items():
+        if not isinstance(table, Mapping):
+            raise ExperimentError(f"{key} = {table!r} is not possible: expected a table, such as algorithm.name = 'el'")
+    for name, sections in overrides.items():
+        if name not in ALGORITHMS and not is_foreign(name):
+            raise unknown("key", f"override.{name}", [f"override.{known}" for known in ALGORITHMS])
+        for key in sections:
+            if key not in (known := ("algorithm", *SECTIONS)):
+                raise unknown("key", f"override.{name}.{key}", [f"override.{name}.{section}" for section in known])
+
+
 def _implied(name: Any) -> dict[str, Any]:
     from facade.algorithms import ALGORITHMS
 
     entry = ALGORITHMS.get(name) if isinstance(name, str) else None
     return {} if entry is None else entry.implies
+
+
+def _without_defaults_of(named: str, other: str, base: dict[str, Any]) -> dict[str, Any]:
+    """An experiment that names one algorithm, made fit for another: what it says only because the first has it
+    so by default, as every resolved experiment does, is not said of the second."""
+    own, sections = (
+        _implied(named),
+        {section: model.model_construct().model_dump() for section, model in SECTIONS.items()},
+    )
+    algorithm = resolve_algorithm(own.get("algorithm", {}) | {"name": named})
+    defaults = merge(sections, own) | {"algorithm": algorithm}
+    depends = merge(own, _implied(other)) | {"algorithm": algorithm}
+    return base | {
+        section: {k: v for k, v in base.get(section, {}).items() if k not in keys or v != defaults[section].get(k)}
+        for section, keys in depends.items()
+    }
 
 
 def algorithm_class(name: str) -> Any:
@@ -329,7 +369,7 @@ def _sentence(error: ValidationError, prefix: str = "") -> str:
 
 
 def _mistake(error: Any, prefix: str) -> str:
-    path = [str(part) for part in error["loc"] if part not in ("literal['auto']", "bool", "str", "list[str]")]
+    path = [str(part) for part in error["loc"] if part not in ("literal['auto']", "bool", "int", "str", "list[str]")]
     key = prefix + ".".join(path)
     if error["type"] == "extra_forbidden":
         section = SECTIONS.get(path[0])

@@ -137,6 +137,8 @@ def _missing(clause: Clause) -> str:
         return "it needs runs of 'local' with the same data, model and seeds; name them with --against"
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"
+    if clause.number == "eo":
+        return "the run does not know its clusters, has only one, or they share no class"
     return "the run does not know its clusters, or has only one"
 
 

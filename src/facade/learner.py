@@ -9,7 +9,6 @@ split over threads and processes.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from facade.data.federation import Labelled
 from facade.errors import DivergedError, ExperimentError
 from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
+from facade.machine import cores
 from facade.optimisers import Memory, Optimiser
 from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.stopwatch import Stopwatch
@@ -132,7 +132,7 @@ class Learner:
         self.features_once = True
         """Whether heads are scored on shared features; if not, by passes through the whole model."""
         self.executor = self._choose(executor)
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         # Every computation runs with one intra-op thread, also when there is one worker: sums
         # inside a layer must not depend on how many threads there are.
         self._pool = ThreadPoolExecutor(self.threads, "learner", initializer=lambda: torch.set_num_threads(1))

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import stacks, store
+from facade import machine, stacks, store
 from facade.config import NOT_HASHED, Experiment
 from facade.data.federation import Federation
 from facade.errors import RunDirectoryError, StorageError
@@ -243,17 +243,8 @@ def environment(threads: int, executor: str) -> Row:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cpu": machine.cpu(),
+        "cores": machine.cores(),
         "threads": threads,
         "executor": executor,
     }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()

@@ -82,7 +82,7 @@ def estimates(
 
 def _fair_of_means(made: dict[str, Estimate]) -> float:
     """Fair accuracy as the paper computed it: from accuracies that are means over seeds."""
-    means = [estimate.mean for name, estimate in made.items() if name.startswith("cluster_") and estimate.mean]
+    means = [estimate.mean for name, estimate in made.items() if name.startswith("cluster_")]
     return metrics.fair_accuracy(np.array(means, dtype=np.float64))
 
 
@@ -206,14 +206,17 @@ def cost_to(run: History, target: float) -> Cost | None:
 
 
 def alone(run: History, local: Sequence[History]) -> History | None:
-    """The run of `local` with the run's data, model and seed, if it is among those given."""
+    """The run of `local` with the run's data, model and seed, if it is among those given; of several, such as
+    one per learning rate, the best: nobody gains by being compared with a badly trained model."""
     if run.algorithm == "local":
         return None
     wanted = [item for item in run.point.items() if item[0].startswith(("data.", "model."))]
-    for other in local:
-        if other.algorithm == "local" and other.seed == run.seed and all(other.point.get(k) == v for k, v in wanted):
-            return other
-    return None
+    same = [
+        other
+        for other in local
+        if other.algorithm == "local" and other.seed == run.seed and all(other.point.get(k) == v for k, v in wanted)
+    ]
+    return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
 
 
 def gains(run: History, other: History) -> Floats:

@@ -19,7 +19,8 @@ from facade.history import hash_of, load
 from facade.records import RunDirectory, determining
 from facade.statistics import validated
 
-LOWER_IS_BETTER = {"loss", "gap", "dp", "eo", "dp_sum", "eo_sum"}
+_BETWEEN_CLUSTERS = {"dp", "eo", "dp_sum", "eo_sum"}
+LOWER_IS_BETTER = {"loss", "gap"} | _BETWEEN_CLUSTERS
 SELECTABLE = ["all", "worst_node", "worst_cluster", "fair_accuracy", *sorted(LOWER_IS_BETTER)]
 
 
@@ -120,12 +121,12 @@ class Candidate:
     experiment: Experiment
     point: tuple[str, ...]
     values: list[float | None]
-    """One per seed; None: that run failed."""
+    """One per seed; None: that run failed, or has no such number."""
     chosen: bool = False
 
     @property
     def mean(self) -> float | None:
-        """Over seeds; None unless all of them finished."""
+        """Over seeds; None unless all of them have the number."""
         known = [value for value in self.values if value is not None]
         return float(np.mean(known)) if len(known) == len(self.values) else None
 
@@ -143,6 +144,8 @@ def check_selection(select: str, jobs: Sequence[Job]) -> str:
     without = [job for job in jobs if job.experiment.data.validation == 0]
     if without:
         raise ExperimentError(f"--select {select} needs validation data; add --set data.validation=0.1")
+    if number in _BETWEEN_CLUSTERS and any(len(job.experiment.data.sizes) == 1 for job in jobs):
+        raise ExperimentError(f"--select {select} needs two clusters or more; expected validation.all or alike")
     return number
 
 
@@ -168,7 +171,7 @@ def _validated(job: Job, number: str) -> float | None:
     if not job.finished:
         return None
     run = load(job.path)
-    return validated(run.final, run.cluster)[number]
+    return validated(run.final, run.cluster).get(number)
 
 
 def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[Path]:
@@ -179,7 +182,7 @@ def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[
     written = []
     for candidate in found:
         name = candidate.experiment.algorithm["name"]
-        values = " ".join("failed" if value is None else repr(value) for value in candidate.values)
+        values = " ".join("none" if value is None else repr(value) for value in candidate.values)
         mean = "" if candidate.mean is None else repr(candidate.mean)
         writer.writerow([name, " ".join(candidate.point), mean, "yes" if candidate.chosen else "", values])
         if candidate.chosen:

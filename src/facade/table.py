@@ -102,12 +102,15 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
         for label, group in zip(labels(groups), groups, strict=True)
     ]
     present = {name for line in lines for name in line.cells}
+    if target is not None:  # even if nobody reached it
+        present |= {"rounds_to_target", "bytes_to_target"}
     return Table([column for column in _columns(runs, target) if column.name in present], lines)
 
 
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
     sizes = {run.experiment["data"]["clusters"] for run in runs}
     clusters = max((int(run.cluster.max()) + 1 for run in runs if run.cluster is not None), default=0)
+    goal = "" if target is None else f"{100 * target:g}%"
     return [
         *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(cluster_names(sizes, clusters))),
         Column("all", "all acc.", 100, 2),
@@ -119,8 +122,8 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
         Column("eo", "EO", 1, 4),
         Column("worst_gain", "worst gain over local", 100, 2),
         Column("bytes_per_node", "MB per node", 1e-6, 1),
-        Column("rounds_to_target", f"rounds to {target:.0%}" if target else "", 1, 0),
-        Column("bytes_to_target", f"MB to {target:.0%}" if target else "", 1e-6, 1),
+        Column("rounds_to_target", f"rounds to {goal}", 1, 0),
+        Column("bytes_to_target", f"MB to {goal}", 1e-6, 1),
         Column("settled", "settled", counted=True),
         Column("settling_round", "settling round", 1, 0),
         Column("unused_heads", "unused heads", 1, 1),

@@ -150,6 +150,14 @@ def test_settings_are_checked_like_those_of_a_file():
         Federation.from_arrays(images(40), labels(40), clusters="2:x")
 
 
+def test_a_cluster_without_training_images_is_refused():
+    with pytest.raises(DataError, match="no training sample has a class of nodes 1 to 2"):
+        Federation.from_arrays(
+            images(40), np.zeros(40, int), images(2), np.zeros(2, int),
+            clusters="1:2", skew="labels", groups=[[0], [1]], classes=["a", "b"],
+        )  # fmt: skip
+
+
 def test_a_cluster_without_test_images_is_refused():
     with pytest.raises(DataError, match="test set 1 is empty"):
         Federation.from_arrays(

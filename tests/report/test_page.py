@@ -75,6 +75,24 @@ def test_the_verdict_admits_that_two_are_alike(tmp_path):
     assert "too much alike to tell apart" in said
 
 
+def test_the_verdict_compares_over_the_seeds_that_both_have(tmp_path):
+    made = [
+        two_rounds(tmp_path / f"{name}{seed}", [9, 9, 9, right], f"algorithm.name={name}", f"seed={seed}")
+        for name, answers in {"dac": {1: 8, 2: 7}, "el": {1: 6, 2: 6, 3: 9}}.items()
+        for seed, right in answers.items()
+    ]
+    (said,) = words.verdicts(of(*made))
+    assert "75.0\u00a0% against 60.0\u00a0% with the 2 seeds that both have, difference 15.0" in said
+
+
+def test_a_single_run_and_several_have_no_interval_in_common(tmp_path):
+    made = [two_rounds(tmp_path / "dac", [9, 9, 9, 9], "algorithm.name=dac")]
+    made += [two_rounds(tmp_path / f"el{s}", [9, 9, 9, s], "algorithm.name=el", f"seed={s}") for s in (2, 3)]
+    (said,) = words.verdicts(of(*made))
+    assert "better than el by 65.0 points" in said
+    assert "interval" not in said
+
+
 def test_the_verdict_says_when_heads_did_not_settle(tmp_path):
     path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 1, 0, 1])
     (said,) = words.verdicts(of(path))
@@ -95,6 +113,13 @@ def test_nobody_on_the_front_is_beaten_in_everything(tmp_path):
     beaten = two_rounds(tmp_path / "b", [9, 9, 9, 2], "algorithm.name=el")
     front = {row["who"]: row["front"] for row in facts.prices(of(ours, beaten))}
     assert front == {"facade": True, "el": False}
+
+
+def test_a_cluster_that_gets_everything_wrong_is_the_worst_served(tmp_path):
+    ours = two_rounds(tmp_path / "a", [5, 5, 5, 5], "algorithm.name=facade", choices=[0, 0, 0, 1])
+    unfair = two_rounds(tmp_path / "b", [9, 9, 9, 0], "algorithm.name=el")
+    worst = {row["who"]: row["worst"] for row in facts.prices(of(ours, unfair))}
+    assert worst == {"facade": 50.0, "el": 0.0}
 
 
 def test_the_strip_of_a_node_covers_every_round_once(runs):

@@ -65,7 +65,8 @@ def test_every_reduction_is_a_valid_experiment_on_digits():
 def test_a_full_run_needs_no_note_and_a_reduction_says_what_it_is():
     study = STUDIES["F3"]
     assert study.note(Scale()) == ""
-    assert study.note(Scale(rounds=100)) == "REDUCED: 100 of 1200 rounds, seeds 1, 2, 3, 4"
+    assert study.note(Scale(rounds=100)) == "CHANGED: 100 of 1200 rounds, seeds 1, 2, 3, 4"
+    assert study.note(Scale(rounds=1200, seeds=(1, 2, 3, 4))) == "", "these are the paper's own"
     assert study.note(Scale(quick=True)).startswith("QUICK: digits and an mlp for cifar10; 60 of 1200 rounds, seed 1")
 
 

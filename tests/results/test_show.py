@@ -44,6 +44,12 @@ def test_the_json_has_every_seeds_values(facade, runs):
     assert el["numbers"]["highest_fair_accuracy"]["mean"] > el["numbers"]["fair_accuracy"]["mean"]
 
 
+def test_a_target_that_nobody_reached_has_its_columns(facade, runs):
+    markdown = facade("show", runs, "--markdown", "--target", "0.995").out
+    assert "| rounds to 99.5% | MB to 99.5% |" in markdown
+    assert "| - | - |" in markdown
+
+
 def test_csv_markdown_and_latex_say_the_same(facade, runs):
     lines = list(csv.DictReader(io.StringIO(facade("show", runs, "--csv").out)))
     minority = next(line for line in lines if line["algorithm"] == "el" and line["number"] == "cluster_1")

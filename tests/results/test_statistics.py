@@ -54,6 +54,20 @@ def test_one_seed_has_no_interval_over_seeds():
 QUIET = [(100, None)] * 4
 
 
+def test_a_cluster_that_gets_everything_wrong_counts_in_the_fair_accuracy_of_means(tmp_path):
+    runs = [history.load(write_run(tmp_path / f"{s}", QUIET, {}, [9, 9, 9, 0], f"seed={s}")) for s in (1, 2)]
+    assert estimates(runs)["fair_accuracy_of_means"].mean == pytest.approx(2 / 3 * 0.45 + 0.1 / 3)
+
+
+def test_gains_are_measured_against_the_best_trained_local_run(tmp_path):
+    ours = history.load(write_run(tmp_path / "el", QUIET, {}, [9] * 4, "algorithm.name=el"))
+    local = [
+        history.load(write_run(tmp_path / f"{r}", QUIET, {}, [r] * 4, "algorithm.name=local", f"training.lr=0.{r}"))
+        for r in (2, 6, 4)
+    ]
+    assert numbers(ours, local=local)["worst_gain"] == pytest.approx(0.3)
+
+
 def test_bytes_and_rounds_to_a_target_are_those_of_the_first_evaluation_that_reaches_it(tmp_path):
     rounds = [(100, None), (300, None), (100, None), (50, None)]
     run = history.load(write_run(tmp_path / "r", rounds, {2: [6, 6, 6, 2], 4: [9, 9, 9, 5]}, [9, 9, 9, 9]))

@@ -138,7 +138,7 @@ def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
 def test_a_point_with_a_failed_run_is_not_chosen(sweep, tmp_path):
     sweep("--grid", "training.lr=1e30,0.02", "--select", "validation.all", "--set", "algorithm.name=el")
     first, second = rows_of(tmp_path / "out" / "selection.csv")
-    assert (first["values"], first["chosen"]) == ("failed", "")
+    assert (first["values"], first["chosen"]) == ("none", "")
     assert second["chosen"] == "yes"
 
 
@@ -198,6 +198,7 @@ BAD = {
     ("--seeds", "1", "--select", "test.all"): "choosing on test data would make the test worthless",
     ("--seeds", "1", "--select", "validation.fair"): "unknown number to select by 'fair'",
     ("--seeds", "1", "--select", "validation.all", "--set", "data.validation=0"): "needs validation data",
+    ("--seeds", "1", "--select", "validation.eo", "--set", "data.clusters=4"): "needs two clusters or more",
 }
 
 

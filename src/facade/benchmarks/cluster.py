@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from facade import tree
-from facade.benchmarks.efficiency import NODES, cores
+from facade.benchmarks.efficiency import NODES
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, pairwise, prepared
+from facade.machine import cores
 from facade.runtimes.ray_cluster import Cluster, Troupe
 from facade.runtimes.ray_connection import connected
 from facade.runtimes.ray_worker import Move

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,17 +16,13 @@ from facade import models
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared, quartiles, seconds
 from facade.executor import in_chunks
+from facade.machine import cores
 
 NODES, STEPS, BATCH = 32, 10, 8
 RUN_ROUNDS, RUN_EVALUATIONS, RUN_TESTS = 1200, 15, 10_000
 ARTEFACT_MINUTES, ARTEFACT_BARE = 246, 1430
 """The published artefact's time for the same run on two cores whose bare loops gave so many
 training samples a second."""
-
-
-def cores() -> int:
-    """Cores available to this process."""
-    return len(os.sched_getaffinity(0))
 
 
 def _batches() -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,9 +13,9 @@ from torch import nn
 
 from facade import tree
 from facade.benchmarks.bare import BareLoop, batched_products
-from facade.benchmarks.efficiency import cores
 from facade.benchmarks.rounds import Rounds, pairwise, seconds
 from facade.config import Experiment
+from facade.machine import cores
 from facade.setup import set_up
 
 SIZES = (32, 100, 1_000, 10_000)

@@ -53,19 +53,19 @@ def main() -> None:
         if "--debug" in sys.argv:
             traceback.print_exc()
         said = str(error) if isinstance(error, StoppedError) else f"error: {error}"
-        err.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
+        err.print(said, style="red", soft_wrap=True)
         sys.exit(error.exit_code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {message}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    err.print(f"warning: {message}", style="yellow", soft_wrap=True)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        out.print(f"facade {version('facade-dl')}", highlight=False)
+        out.print(f"facade {version('facade-dl')}")
         raise typer.Exit
 
 
@@ -101,7 +101,6 @@ def demo(
     out.print(
         f"32 nodes hold {sizes[0]} parts of upright and {sizes[1]} of upside-down digits (1,437 real images;"
         " nobody tells the nodes who is who).\nEach algorithm trains on the same split and seed, 200 rounds.",
-        highlight=False,
     )
     results = _run_all(experiments, base)
     print_results(results)
@@ -148,7 +147,7 @@ def run(
     directory = out_dir or _directory(described, resume)
     results = {name: _run_one(described, directory, resume, track or [], address)}
     print_results(results)
-    out.print(f"\nWritten to {directory}", highlight=False)
+    out.print(f"\nWritten to {directory}", soft_wrap=True)
     if as_json:
         print_json(results, directory)
 
@@ -156,7 +155,7 @@ def run(
 @app.command("list")
 def list_(
     what: Annotated[
-        str | None, typer.Argument(help="algorithms, datasets, skews, models, topologies or metrics.")
+        str | None, typer.Argument(help="algorithms, datasets, skews, partitions, models, topologies or metrics.")
     ] = None,
 ) -> None:
     """What there is: names, what they do, fields and their defaults."""
@@ -221,12 +220,10 @@ def print_results(results: dict[str, Result]) -> None:
     for name, result in results.items():
         said = settlement(result.summary, cluster, sizes)
         if said:
-            out.print(
-                f"\n[bold]{name}[/bold]: the head each node chose, clusters side by side. {said}", highlight=False
-            )
+            out.print(f"\n{name}: the head each node chose, clusters side by side. {said}")
             out.print(head_strip(result.rows, sizes, out.width), end="")
             if warned := health(result.summary):
-                out.print(warned, highlight=False)
+                out.print(warned)
 
 
 def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
@@ -246,13 +243,12 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
         verdict += (
             " With this seed FACADE did not separate the clusters, and serves the minority no better; try another seed."
         )
-    out.print(f"\n{verdict}", highlight=False)
+    out.print(f"\n{verdict}")
     out.print(
         f"\nWritten to {base}. Next:\n"
         f"  facade run {base}/facade/experiment.toml --set data.clusters=20:10:2 --set algorithm.heads=3\n"
         f"  facade run {base}/facade/experiment.toml --set network.loss=0.2\n"
         "  facade list algorithms",
-        highlight=False,
         soft_wrap=True,
     )
 

@@ -27,17 +27,17 @@ def bench(
     wanted = {only: look_up("benchmark", only, known)} if only else known
     numbers: dict[str, Any] = {"machine": environment(0, "both")}
     for name, part in wanted.items():
-        err.print(f"measuring {name} ...", highlight=False)
+        err.print(f"measuring {name} ...")
         found = part(quick)
         numbers |= found
         for title, values in found.items():
-            out.print(f"\n[bold]{title}[/bold]")
+            out.print(f"\n{title}", style="bold")
             _print(values, 1)
         if out_file is not None:  # after every part: they take minutes
             out_file.parent.mkdir(parents=True, exist_ok=True)
             out_file.write_text(json.dumps(numbers, indent=1) + "\n")
     if out_file is not None:
-        out.print(f"\nWritten to {out_file}", highlight=False)
+        out.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:
         print(json.dumps(numbers))
 
@@ -45,13 +45,13 @@ def bench(
 def _print(values: Any, depth: int) -> None:
     """Nested numbers, one innermost group a line."""
     if not isinstance(values, dict):
-        out.print(f"{'  ' * depth}{values}", highlight=False)
+        out.print(f"{'  ' * depth}{values}")
         return
     plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
     if plain:
         line = "  ".join(f"{k.replace('_', ' ')} {v}" for k, v in plain.items())
-        out.print(f"{'  ' * depth}{line}", highlight=False, soft_wrap=True)
+        out.print(f"{'  ' * depth}{line}", soft_wrap=True)
     for name, inner in values.items():
         if isinstance(inner, dict):
-            out.print(f"{'  ' * depth}{name.replace('_', ' ')}", highlight=False)
+            out.print(f"{'  ' * depth}{name.replace('_', ' ')}")
             _print(inner, depth + 1)

@@ -32,11 +32,11 @@ def check(
     for verdict in verdicts:
         if verdict.experiment != experiment:
             experiment = verdict.experiment
-            out.print(experiment, style="bold", highlight=False, markup=False)
-        out.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], highlight=False, markup=False, soft_wrap=True)
+            out.print(experiment, style="bold")
+        out.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
     if junit is not None:
         store.replace(junit, contracts.to_junit(verdicts))
     code = contracts.exit_code(verdicts)
     kept = sum(verdict.outcome == "kept" for verdict in verdicts)
-    out.print(f"{kept} of {len(verdicts)} clauses kept", highlight=False)
+    out.print(f"{kept} of {len(verdicts)} clauses kept")
     raise typer.Exit(code)

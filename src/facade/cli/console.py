@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-out = Console()
-err = Console(stderr=True)
+out = Console(markup=False, highlight=False)
+"""What is printed may hold paths and names that look like markup."""
+err = Console(stderr=True, markup=False, highlight=False)

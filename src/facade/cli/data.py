@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facade.cli.console import err
+
 if TYPE_CHECKING:
     from facade.config import Experiment
     from facade.data.federation import Federation, Ids
@@ -24,12 +26,11 @@ def get(
     root: Annotated[Path, typer.Option(help="The directory that holds all data sets.")] = Path("data"),
 ) -> None:
     """Download a data set, check it against its published checksum, and put it in its place."""
-    from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
 
     from facade.data.download import get as fetch
 
-    with Progress("{task.description}", DownloadColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+    with Progress("{task.description}", DownloadColumn(), TimeRemainingColumn(), console=err) as bar:
         task = bar.add_task(name, total=None)
         place = fetch(name, root, lambda done, total: bar.update(task, completed=done, total=total))
     typer.echo(f"{name} is in {place}")

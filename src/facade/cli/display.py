@@ -62,7 +62,7 @@ class RunProgress:
         self._health = None
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
         if done:
-            self._console.print(f"{self._label:>8}  continuing after round {done}", highlight=False)
+            self._console.print(f"{self._label:>8}  continuing after round {done}")
 
     def round(self, done: int, rounds: int) -> None:
         if self._task is not None:
@@ -76,10 +76,10 @@ class RunProgress:
             self._bars.update(self._task, accuracy=accuracy)
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
-            self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}", highlight=False)
+            self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}")
         said = health(judged)
         if said and said != self._health and not final:
-            self._console.print(f"{self._label:>8}  {said}", style="yellow", highlight=False, soft_wrap=True)
+            self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
         self._health = said
 
     def finish(self, summary: Row) -> None:

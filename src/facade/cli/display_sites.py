@@ -24,7 +24,6 @@ def print_sites(found: dict[str, Any]) -> None:
     out.print(
         f"\nmean {100 * found['mean']:.1f} %, worst site {100 * found['worst']:.1f} %,"
         f" spread {100 * found['spread']:.1f} points",
-        highlight=False,
     )
     if found["losers"]:
-        out.print(f"worse off than alone: {', '.join(found['losers'])}", highlight=False)
+        out.print(f"worse off than alone: {', '.join(found['losers'])}")

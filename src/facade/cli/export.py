@@ -24,9 +24,9 @@ def export(
 
     done = write(run, out_dir, node, head)
     for path in done.files:
-        out.print(str(path), highlight=False, soft_wrap=True)
+        out.print(str(path), soft_wrap=True)
     for name, reason in done.left_out.items():
-        out.print(f"no {name}: {reason}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"no {name}: {reason}", soft_wrap=True)
 
 
 def choose(
@@ -43,11 +43,11 @@ def choose(
     found = offered.fits
     for fit in found[:_MOST_LINES]:
         who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
-        out.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})", highlight=False)
+        out.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")
     if len(found) > _MOST_LINES:
-        out.print(f"  and {len(found) - _MOST_LINES} models with higher losses", highlight=False)
+        out.print(f"  and {len(found) - _MOST_LINES} models with higher losses")
     for head in offered.unused:
-        out.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end", highlight=False)
+        out.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
     best = found[0]
     if len(found) == 1:
         verdict = f"All nodes deploy the same model: {best.name}."
@@ -57,6 +57,5 @@ def choose(
         verdict = f"{best.name} fits best, {sure} by {by:.4f} ± {reach:.4f} over {found[1].name}."
     out.print(
         f"{verdict[0].upper()}{verdict[1:]} Take it home: facade export {run} --node {best.nodes[0]} -o DIR",
-        highlight=False,
         soft_wrap=True,
     )

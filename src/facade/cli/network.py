@@ -25,7 +25,7 @@ def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to 
     from facade.peers.identity import new_signing_key
 
     public = new_signing_key(output)
-    out.print(f"Written: {output} (keep it private). Its public half, for the sites:", highlight=False)
+    out.print(f"Written: {output} (keep it private). Its public half, for the sites:", soft_wrap=True)
     print(public)
 
 
@@ -56,7 +56,6 @@ def build(
     out.print(
         f"Written: {output}, {made.n} members, digest {made.digest.hex()[:16]}."
         " Every site puts it beside its node.toml.",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -118,7 +117,7 @@ def update(
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
     made = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
     store.replace(output, made.sign(key).encode())
-    out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", highlight=False)
+    out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", soft_wrap=True)
 
 
 @app.command()
@@ -155,7 +154,7 @@ def up(
     with RunProgress(err, described.data.sizes) as progress:
         result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
     cli.print_results({described.algorithm["name"]: result})
-    out.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", highlight=False)
+    out.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", soft_wrap=True)
     leave_report(load_all([directory]), directory)
     if as_json:
         cli.print_json({described.algorithm["name"]: result}, directory)

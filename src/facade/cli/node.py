@@ -42,7 +42,6 @@ def init(
     out.print(
         f"Written: {join}. Send it to the federation's admin; it holds nothing secret.\n"
         f"Then say in {home / 'node.toml'} where this site's data are, and put membership.json beside it.",
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -61,9 +60,9 @@ def rotate(
     id = Site.load(home).settings.id
     if finish:
         finish_rotation(home, id)
-        out.print("The new certificate is in place; if the node runs, stop it and start it again.", highlight=False)
+        out.print("The new certificate is in place; if the node runs, stop it and start it again.")
     else:
-        out.print(f"Written: {rotate_site(home, id, days)}. Send it to the federation's admin.", highlight=False)
+        out.print(f"Written: {rotate_site(home, id, days)}. Send it to the federation's admin.", soft_wrap=True)
 
 
 @app.command()
@@ -79,11 +78,11 @@ def up(
     def show(rows: list[dict[str, object]]) -> None:
         for row in rows:
             if row["kind"] == "round":
-                err.print(f"round {row['round']}  {row['bytes']} bytes heard", highlight=False)
+                err.print(f"round {row['round']}  {row['bytes']} bytes heard")
 
     with leaving_on_signals():
         outcome = run(home, baseline=baseline, watch=show)
-    out.print(f"Finished as '{outcome.id}'. Written to {home / 'run'}; site.json is for the others.", highlight=False)
+    out.print(f"Finished as '{outcome.id}'. Written to {home / 'run'}; site.json is for the others.", soft_wrap=True)
 
 
 @app.command()
@@ -98,7 +97,7 @@ def doctor(
     findings = examine(home)
     for finding in findings:
         mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
-        out.print(f"{mark:>8}  {finding.says}", style=style, highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
     if as_json:
         print(json.dumps([finding._asdict() for finding in findings]))
     if not all(finding.good for finding in findings):
@@ -121,10 +120,9 @@ def status(
         print(json.dumps(facts | {"finished": finished}))
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
-    out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}", highlight=False)
+    out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
     for id, entry in facts["ledger"].items():
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
         out.print(
             f"  {id:>8}  heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}{refused}",
-            highlight=False,
         )

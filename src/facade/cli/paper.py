@@ -48,7 +48,7 @@ def paper(
     scale = Scale(quick, parse_seeds(seeds), rounds, data)
     if which == "list":
         for study in STUDIES.values():
-            out.print(f"{study.id:>9}  {study.title}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{study.id:>9}  {study.title}", soft_wrap=True)
     elif which == "all":
         _all(list(STUDIES.values()), scale, out_dir)
     elif which == "reproduction":
@@ -68,7 +68,7 @@ def _all(studies: list[Study], scale: Scale, out_dir: Path) -> None:
 
     pictures = [_make(study, scale, out_dir) for study in studies]
     path = sheet.write(pictures, out_dir / "contact-sheet.png")
-    out.print(f"All of them: {path}", highlight=False, soft_wrap=True)
+    out.print(f"All of them: {path}", soft_wrap=True)
 
 
 def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
@@ -78,10 +78,10 @@ def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
     from facade.paper.settings import jobs
     from facade.report import panels
 
-    out.print(f"\n{study.id}: {study.title}", style="bold", highlight=False, markup=False)
+    out.print(f"\n{study.id}: {study.title}", style="bold")
     note = study.note(scale)
     if note:
-        out.print(note, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        out.print(note, style="yellow", soft_wrap=True)
     planned = jobs(study.parts, scale, out_dir)
     _run(list({job.path: job for part in planned.values() for job in part}.values()))
     done = _finished(planned, scale)
@@ -94,7 +94,7 @@ def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
         store.replace(out_dir / f"{study.id}.csv", to_csv(lines, note).encode())
         written.append(out_dir / f"{study.id}.csv")
     _print(lines, study.say(done))
-    out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    out.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True)
     return written[0]
 
 
@@ -143,8 +143,7 @@ def _reproduce(scale: Scale, out_dir: Path) -> None:
             return
         out.print(
             f"{len(planned)} runs, {len(planned) - len(todo)} of them kept in {results}. Next:"
-            f" {todo[0].part.title}, {todo[0].label}, seed {todo[0].experiment.seed}.",
-            highlight=False, markup=False, soft_wrap=True,
+            f" {todo[0].part.title}, {todo[0].label}, seed {todo[0].experiment.seed}.", soft_wrap=True,
         )  # fmt: skip
         job = Job(todo[0].experiment, out_dir / "runs" / todo[0].name, ())
         if not job.finished:
@@ -161,7 +160,7 @@ def _draw(scale: Scale, out_dir: Path) -> None:
     if not results.is_dir():
         raise FacadeError(f"{results}/ is not here; call this where the repository lies, or leave --draw out")
     written = write(page, results, scale)
-    out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    out.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True)
 
 
 def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:
@@ -184,4 +183,4 @@ def _print(lines: list[Beside], sentences: list[str]) -> None:
     if lines:
         out.print(table)
     for sentence in sentences:
-        out.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        out.print(sentence, soft_wrap=True)

@@ -43,11 +43,11 @@ def report(
 
     found = load_all(runs)
     pages.write(found, page, samples)
-    out.print(f"Written: {page}", highlight=False, soft_wrap=True)
+    out.print(f"Written: {page}", soft_wrap=True)
     if figures is not None:
         for figure in pages.figures(found):
             path = panels.write(figure, figures, format)
-            out.print(f"Written: {path}", highlight=False, soft_wrap=True)
+            out.print(f"Written: {path}", soft_wrap=True)
 
 
 def leave_report(runs: Sequence[History], directory: Path) -> None:
@@ -61,12 +61,10 @@ def leave_report(runs: Sequence[History], directory: Path) -> None:
     except FacadeError:
         err.print(
             f"For a page with charts: pip install 'facade-dl[report]', then: facade report {directory} --out {path}",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
         return
     from facade.report import page as pages
 
     pages.write(runs, path)
-    out.print(f"Report: {path}", highlight=False, soft_wrap=True)
+    out.print(f"Report: {path}", soft_wrap=True)

@@ -70,7 +70,7 @@ def print_table(table: Table) -> None:
             lines.add_row(*label, *("\n".join(row[i]).rstrip() for i in part))
         out.print(lines)
         out.print()
-    out.print(table.note, style="dim", highlight=False, markup=False)
+    out.print(table.note, style="dim")
 
 
 def _short(keys: list[str]) -> list[str]:
@@ -113,7 +113,7 @@ def _print_heads(run: History) -> None:
     kinds = {"unused": heads.unused, "shared": heads.shared}
     which = [f"{kind} heads: {', '.join(map(str, these))}" for kind, these in kinds.items() if these]
     said = f"{'; '.join([rest, *which])}. Percent of nodes at every head:"
-    out.print(f"\n{run.path}: {said}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"\n{run.path}: {said}", soft_wrap=True)
     _, clusters, k = heads.shares.shape
     lines = Lines(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     lines.add_column("\n  round", justify="right", no_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -92,9 +91,10 @@ def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]
         said = f"--runtime {runtime}" + (f" --address {address}" if address else "")
         raise ExperimentError(f"{said}: expected --runtime local, or --runtime ray with or without an address")
     from facade.crew import compute_all
+    from facade.machine import cores
 
     size = jobs or 1
-    threads = (f"runtime.threads={max(1, len(os.sched_getaffinity(0)) // size)}",) if size > 1 else ()
+    threads = (f"runtime.threads={max(1, cores() // size)}",) if size > 1 else ()
     yield Crew(size, threads, lambda todo, tell: compute_all(todo, size, tell))
 
 
@@ -126,7 +126,7 @@ def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
     """Say what there is to do and, from timing a little of it, how long that will take."""
     begun = sum(1 for job in todo if job.done)
     counts = f"{len(planned) - len(todo)} finished, {begun} to continue, {len(todo) - begun} to start"
-    err.print(f"{len(planned)} runs: {counts}.", highlight=False)
+    err.print(f"{len(planned)} runs: {counts}.")
     if not todo:
         return
     from facade.estimate import expected
@@ -137,7 +137,6 @@ def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
         f"Expected: {duration} with {at_once} at a time, from timing one round"
         f" and one evaluation of {price.kinds} kind{'' if price.kinds == 1 else 's'} of run just now"
         + (f"; {price.untimed} runs could not be timed." if price.untimed else "."),
-        highlight=False,
         soft_wrap=True,
     )
 
@@ -169,16 +168,14 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
         found = candidates(planned, number)
         written += write_selection(found, select, out_dir)
         for candidate in found:
-            mean = "failed" if candidate.mean is None else f"{candidate.mean:.4f}"
+            mean = "none" if candidate.mean is None else f"{candidate.mean:.4f}"
             mark = " <- chosen" if candidate.chosen else ""
             name = candidate.experiment.algorithm["name"]
             out.print(
                 f"{name}  {' '.join(candidate.point)}  {select} {mean}{mark}",
-                highlight=False,
-                markup=False,
                 soft_wrap=True,
             )
-    out.print(f"\nWritten: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    out.print(f"\nWritten: {', '.join(map(str, written))}", soft_wrap=True)
     leave_report(runs, out_dir)
 
 
@@ -223,4 +220,4 @@ class SweepProgress:
         self._count += end.ended == "finished"
         self._bars.update(self._all, completed=self._count)
         said = f"{end.job.path.name} {end.ended}" + (f": {end.reason}" if end.reason else "")
-        self._bars.console.print(f"{self._count}/{self._runs}  {said}", highlight=False, markup=False, soft_wrap=True)
+        self._bars.console.print(f"{self._count}/{self._runs}  {said}", soft_wrap=True)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -26,6 +26,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from facade.data.errors import DataError
+from facade.machine import cores
 
 CACHE = ".facade-cache"
 _VERSION = 1
@@ -94,9 +95,7 @@ def _opened(pixels: Path) -> Tensor:
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A new file that takes the target's place when all went well, and vanishes otherwise."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
-    os.close(handle)
-    part = Path(name)
+    part = target.with_name(f".{target.stem}-{uuid.uuid4().hex}{target.suffix}")  # not tempfile: others may read it
     try:
         yield part
         os.replace(part, target)
@@ -113,7 +112,7 @@ def _key(files: list[File], how: Decoding) -> str:
 
 def _survey(files: list[File], how: Decoding) -> tuple[int, list[str]]:
     """The number of channels, and sentences about images that are not alike; from the headers."""
-    with ThreadPoolExecutor(_threads()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         kinds = list(pool.map(_kind, files))
     gray = sum(mode in (*_GRAY, "LA") for mode, _ in kinds)
     transparent = sum(clear for _, clear in kinds)
@@ -155,7 +154,7 @@ def _fill(array: NDArray[np.uint8], files: list[File]) -> None:
         with _open(files[i]) as image:
             array[i] = _pixels(image, channels, size)
 
-    with ThreadPoolExecutor(_threads()) as pool:  # Pillow decodes without holding the interpreter
+    with ThreadPoolExecutor(cores()) as pool:  # Pillow decodes without holding the interpreter
         try:
             for _ in pool.map(one, range(len(files))):
                 pass
@@ -177,7 +176,3 @@ def _pixels(image: Image.Image, channels: int, size: int) -> NDArray[Any]:
     left, top = (width - size) // 2, (height - size) // 2
     pixels = np.asarray(image.crop((left, top, left + size, top + size)))
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0))

@@ -105,6 +105,11 @@ class _Division:
         divided among its own nodes."""
         held: list[Ids] = [np.zeros(0, np.int64)] * len(self.cluster)
         for nodes, rows in self._pools(whole):
+            if not len(rows):
+                raise DataError(
+                    f"no training sample has a class of nodes {nodes[0]} to {nodes[-1]}; change data.groups, or bring"
+                    " samples of these classes"
+                )
             owner = None if whole.owner is None else whole.owner[rows]
             pool = dataclasses.replace(whole, labels=whole.labels[rows], nodes=len(nodes), owner=owner)
             for node, part in zip(nodes, partition(pool), strict=True):

@@ -25,7 +25,7 @@ def rounds_of(scale: Scale) -> int:
 def reduced(scale: Scale) -> str:
     """What a quick run reduces."""
     rounds = rounds_of(scale)
-    return f"{'QUICK' if scale.quick else 'REDUCED'}: {rounds} of {ROUNDS} rounds" if rounds != ROUNDS else ""
+    return f"{'QUICK' if scale.quick else 'CHANGED'}: {rounds} of {ROUNDS} rounds" if rounds != ROUNDS else ""
 
 
 @functools.cache

@@ -22,20 +22,23 @@ FIRST_ROUNDS = 80
 
 
 def heat_map(done: Finished) -> list[Panel]:
-    """Final accuracy per number of heads and cluster."""
+    """Final accuracy per number of heads and cluster, and fair accuracy."""
     made = []
     for part in done.runs:
         comparison = done.comparison(part)
+        names = {f"cluster_{c}": name for c, name in enumerate(comparison.clusters)} | {
+            "fair_accuracy": "fair accuracy"
+        }
         rows: Rows = [
-            {"k": subject.runs[0].heads, "cluster": name, "accuracy": round(100 * (mean or 0.0), 1)}
+            {"k": subject.runs[0].heads, "of": name, "accuracy": round(100 * mean, 1)}
             for subject in comparison.subjects
-            for c, name in enumerate(comparison.clusters)
-            if (mean := subject.estimates[f"cluster_{c}"].mean) is not None
+            for number, name in names.items()
+            if (mean := subject.estimates[number].mean) is not None
         ]
         middle = (min(row["accuracy"] for row in rows) + max(row["accuracy"] for row in rows)) / 2
         base = alt.Chart().encode(
             alt.X("k:O", title="k, heads per node", axis=alt.Axis(labelAngle=0)),
-            alt.Y("cluster:N", title=None, sort=comparison.clusters),
+            alt.Y("of:N", title=None, sort=list(names.values())),
         )
         tiles = base.mark_rect().encode(
             alt.Color("accuracy:Q", title="accuracy, %", scale=alt.Scale(scheme="cividis"), legend=None)
@@ -65,13 +68,13 @@ def shares(done: Finished) -> list[Panel]:
     for part in done.runs:
         comparison = done.comparison(part)
         run = comparison.subjects[0].runs[0]
-        rows = [row for row in facts.head_shares(comparison, run) if row["round"] <= FIRST_ROUNDS]
+        rows = facts.head_shares(comparison, run, FIRST_ROUNDS)
         made += charts.shares_panels(comparison.clusters, run, rows)
     return made
 
 
 def share_numbers(done: Finished) -> list[Beside]:
-    """When the smallest cluster, and everyone, had settled; over the seeds in which they did."""
+    """When the smallest cluster, and everyone, had settled; unknown if one seed never did."""
     (part,) = done.runs
     runs = done.comparison(part).subjects[0].runs
     last = int(part.clusters.count(":"))

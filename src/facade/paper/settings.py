@@ -80,13 +80,15 @@ class Scale:
         return self.rounds or (QUICK_ROUNDS if self.quick else part.setting.rounds)
 
     def note(self, parts: tuple[Part, ...]) -> str:
-        """What was reduced, to be written on the figure; empty for the paper's own effort."""
-        if not parts or not (self.quick or self.rounds or self.seeds):
+        """What was changed, to be written on the figure; empty for the paper's own effort."""
+        own = all((self.rounds_of(p), self.seeds_of(p)) == (p.setting.rounds, p.setting.seeds) for p in parts)
+        if not parts or (own and not self.quick):
             return ""
-        rounds = f"{self.rounds_of(parts[0])} of {parts[0].setting.rounds} rounds"
+        planned = {part.setting.source: (self.rounds_of(part), part.setting.rounds) for part in parts}
+        rounds = " and ".join(dict.fromkeys(f"{ours} of {theirs}" for ours, theirs in planned.values())) + " rounds"
         seeds = f"seed{'s' if len(self.seeds_of(parts[0])) > 1 else ''} {', '.join(map(str, self.seeds_of(parts[0])))}"
         if not self.quick:
-            return f"REDUCED: {rounds}, {seeds}"
+            return f"CHANGED: {rounds}, {seeds}"
         instead = " and ".join(dict.fromkeys(part.setting.source for part in parts))
         colour = ", turned instead of tinted" if any(part.skew == "colour" for part in parts) else ""
         return f"QUICK: digits and an mlp for {instead}{colour}; {rounds}, {seeds}. Not comparable with the paper"

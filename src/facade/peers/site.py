@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from facade.data.federation import Federation
     from facade.setup import Setup
 
-_NAMES = ("algorithm", "model", "topology")
-"""Sections of an experiment whose names may point to code."""
-
 
 class Settings(BaseModel):
     """node.toml: what concerns this site alone."""

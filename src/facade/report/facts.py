@@ -159,17 +159,18 @@ def _tidy(value: Any) -> float:
 # Heads
 
 
-def head_shares(comparison: Comparison, run: History) -> Rows:
-    """Per round, cluster and head, the share of the cluster's nodes that chose it. Of a long run,
-    every how-manieth round, so that pages stay small."""
+def head_shares(comparison: Comparison, run: History, rounds: int | None = None) -> Rows:
+    """Per round, cluster and head, the share of the cluster's nodes that chose it, in the first `rounds` of the
+    run (None: all). Of many rounds, every how-manieth, so that pages stay small."""
     heads = settlement(run)
     if heads is None:
         return []
-    step = -(-len(heads.shares) // _MOST_SHARES)
+    shares = heads.shares[:rounds]
+    step = -(-len(shares) // _MOST_SHARES)
     return [
         {"round": r + 1, "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
-        for r in range(0, len(heads.shares), step)
-        for c, row in enumerate(heads.shares[r])
+        for r in range(0, len(shares), step)
+        for c, row in enumerate(shares[r])
         for j, share in enumerate(row)
     ]
 
@@ -228,7 +229,7 @@ def prices(comparison: Comparison) -> Rows:
     those that no other beats in all three."""
     rows: Rows = []
     for subject in comparison.subjects:
-        worst = _mean(subject, "worst_cluster") or _mean(subject, "all")
+        worst = _mean(subject, "worst_cluster" if "worst_cluster" in subject.estimates else "all")
         seconds = [taken for run in subject.runs if (taken := _seconds(run)) is not None]
         price = {"mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6), "worst": _tidy(100 * (worst or 0))}
         rows.append({"who": subject.label} | price | {"seconds": _tidy(np.mean(seconds)) if seconds else None})

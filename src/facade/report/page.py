@@ -170,8 +170,9 @@ def _environment(runs: Sequence[History]) -> str:
 
 def _reproduce(runs: Sequence[History]) -> str:
     lines = [
-        f"facade run {run.path.name}.toml --set seed={run.seed} --out {run.path.name}"
-        for run in (group[0] for group in grouped(runs))
+        f"facade run {name}.toml --set seed={group[0].seed} --out {name}"
+        for group in grouped(runs)
+        for name in [group[0].path.resolve().name]
     ]
     seeds = ",".join(map(str, sorted({run.seed for run in runs})))
     text = (

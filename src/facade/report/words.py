@@ -43,9 +43,14 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
     ours, theirs = _served(lead), _served(other)
     if ours.mean is None or theirs.mean is None:
         return f"{lead.label} and {other.label} cannot be compared: a run has no accuracy."
-    by = ours.mean - theirs.mean
-    interval = _difference(lead, other)
-    values = f"{_percent(ours.mean)} against {_percent(theirs.mean)}"
+    pairs, seeds = _common(lead, other)
+    if len(pairs) > 1:
+        means = tuple(sum(side) / len(pairs) for side in zip(*pairs, strict=True))
+        interval: Interval | None = student_interval([a - b for a, b in pairs])
+    else:
+        means, interval, seeds = (ours.mean, theirs.mean), _noise_of_difference(ours, theirs), ""
+    by = means[0] - means[1]
+    values = f"{_percent(means[0])} against {_percent(means[1])}{seeds}"
     if interval is not None and interval.low <= 0 <= interval.high:
         said = (
             f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
@@ -60,16 +65,19 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
     return f"{said}{_odds(lead, other)}.{_heads(lead)}"
 
 
-def _difference(lead: Subject, other: Subject) -> Interval | None:
-    """An interval for the difference: over seeds that both have, seed by seed; for single runs, from
-    the noise of the two test sets."""
-    points = [dict(zip([r.seed for r in s.runs], _served(s).points, strict=True)) for s in (lead, other)]
-    common = [seed for seed in points[0] if seed in points[1]]
-    pairs = [(points[0][seed], points[1][seed]) for seed in common]
-    if len(pairs) > 1 and all(a is not None and b is not None for a, b in pairs):
-        return student_interval([a - b for a, b in pairs if a is not None and b is not None])
-    ours, theirs = _served(lead), _served(other)
+def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], str]:
+    """The two accuracies for every seed that both have, and words for it where one has more seeds."""
+    points = [dict(zip([r.seed for r in s.runs], _served(s).known, strict=True)) for s in (lead, other)]
+    seeds = [seed for seed in points[0] if seed in points[1]]
+    said = "" if len(seeds) == len(points[0]) == len(points[1]) else f" with the {len(seeds)} seeds that both have"
+    return [(points[0][seed], points[1][seed]) for seed in seeds], said
+
+
+def _noise_of_difference(ours: Estimate, theirs: Estimate) -> Interval | None:
+    """An interval for the difference of two single runs, from the noise of their test sets."""
     if ours.interval is None or theirs.interval is None or ours.mean is None or theirs.mean is None:
+        return None
+    if ours.interval.accounts_for != theirs.interval.accounts_for:
         return None
     reach = math.hypot(*((i.high - i.low) / 2 for i in (ours.interval, theirs.interval)))
     by = ours.mean - theirs.mean

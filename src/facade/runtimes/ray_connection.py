@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from facade.errors import ExperimentError, FacadeError
+from facade.machine import cores
 
 
 class ClusterError(FacadeError):
@@ -94,8 +95,7 @@ def _options(address: str | None) -> dict[str, Any]:
             )
         _check_reachable(address)
         return {"address": address, **quiet}
-    cores = len(os.sched_getaffinity(0))
-    return {"address": "local", "num_cpus": cores, "include_dashboard": False, **quiet}
+    return {"address": "local", "num_cpus": cores(), "include_dashboard": False, **quiet}
 
 
 def _check_reachable(address: str) -> None:
