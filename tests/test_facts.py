@@ -241,7 +241,7 @@ def test_scoring_does_not_disturb_which_batches_are_trained_on():
 
 def test_a_lost_message_changes_nobody_elses_draws():
     setup = made(tiny("el", "network.loss=0.5"))
-    graph = setup.plan.graph(8, 3, 0)
+    graph = setup.plan.graph(0)
     wanted = [tuple(edge) for edge in zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True)]
     network = setup.plan.network
     post = travelled(setup).posts[0][0].wanted

@@ -51,6 +51,12 @@ def test_odds_of_el_at_30_to_2_follow_from_its_accuracies():
     assert metrics.equalized_odds(groups) == pytest.approx(0.3691, abs=5e-5)
 
 
+def test_odds_are_unknown_where_a_group_was_tested_on_one_class():
+    groups = np.array([[[5, 5], [2, 8]], [[9, 1], [0, 0]]])
+    assert metrics.equalized_odds(groups) is None
+    assert metrics.equalized_odds_sum(groups) == pytest.approx(0.4)
+
+
 def test_odds_of_few_classes_count_false_positives_more():
     groups = np.stack([uniform(0.9, classes=2), uniform(0.7, classes=2)])
     assert metrics.equalized_odds(groups) == pytest.approx(0.2 * 2, rel=1e-6)

@@ -179,6 +179,18 @@ def test_a_rumour_needs_the_diameter_of_a_fixed_graph():
     assert Regular(4).spread(32, 1, fresh=True) == 7
 
 
+def test_only_who_gossips_asks_how_far_news_travel():
+    fixed = ("topology.name=ring", "topology.fresh=false")
+    assert "spread" not in vars(set_up(experiment("6:2", 40, *fixed, "algorithm.name=el")).plan)
+    assert vars(set_up(experiment("6:2", 40, *fixed)).plan)["spread"] == 6
+
+
+def test_revival_on_a_graph_on_which_news_travel_too_slowly_is_refused():
+    slow = experiment("90:6", 300, "topology.name=ring", "topology.fresh=false", revival=True)
+    with pytest.raises(ExperimentError, match="gossips for 50 rounds on this graph, and every 50 rounds anew"):
+        set_up(slow)
+
+
 def test_health_tells_when_a_head_was_last_heard_of():
     known = health.unknown(1, 2)
     for round in range(60):

@@ -68,5 +68,5 @@ class AddressedDropout(TorchFunctionMode):
         purpose = f"dropout/{step}/{self._calls}"
         self._calls += 1
         drawn = seeds.uniform(seed, purpose, round, np.array([node]), int(np.prod(shape)))
-        keep = torch.from_numpy(drawn >= p).view(shape)
+        keep = torch.from_numpy(drawn >= p).view(shape).to(x.device)
         return x * keep / (1 - p) if p < 1 else x * 0

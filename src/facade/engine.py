@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -78,8 +79,7 @@ class Turn:
     """The round's edges into this shard: (row, id of the sender)."""
     degree: Tensor
     """[n] number of peers each node of the network hears in the graph."""
-    spread: int
-    """Rounds in which what one node knows reaches everyone by gossip."""
+    plan: Plan
 
     @property
     def learner(self) -> Learner:
@@ -137,18 +137,25 @@ def listed(shard: Shard, wanted: Edges | Everyone) -> Edges:
 class Plan:
     """What a run does besides the algorithm itself."""
 
+    n: int
+    seed: int
     rounds: int
     every: int
     topology: Topology
     fresh: bool
     network: Network
     all_reduce: bool
-    spread: int
     head: Literal["chosen", "oracle"] = "chosen"
 
-    def graph(self, n: int, seed: int, round: int) -> Graph:
+    def graph(self, round: int) -> Graph:
         """The round's graph; a fixed one is that of round 0."""
-        return self.topology.draw(n, seed, round if self.fresh else 0)
+        return self.topology.draw(self.n, self.seed, round if self.fresh else 0)
+
+    @functools.cached_property
+    def spread(self) -> int:
+        """Rounds in which what one node knows reaches everyone by gossip; of a large fixed graph it takes a
+        while to find out."""
+        return self.topology.spread(self.n, self.seed, self.fresh)
 
     def evaluates(self, done: int) -> bool:
         """Whether there is an evaluation after `done` rounds."""
@@ -203,13 +210,13 @@ def play(
 def turn_of(shard: Shard, plan: Plan, round: int) -> Turn:
     """A round as a shard sees it; the one after the last is the final exchange."""
     if round == plan.rounds:
-        return Turn(shard, round, EVERYONE, torch.full((shard.n,), shard.n - 1), plan.spread)
-    graph = plan.graph(shard.n, shard.seed, round)
+        return Turn(shard, round, EVERYONE, torch.full((shard.n,), shard.n - 1), plan)
+    graph = plan.graph(round)
     degree = torch.from_numpy(graph.degree)
     if graph.everyone:
-        return Turn(shard, round, EVERYONE, degree, plan.spread)
+        return Turn(shard, round, EVERYONE, degree, plan)
     row, sender = graph.into(shard.nodes)
-    return Turn(shard, round, Edges(torch.from_numpy(row), torch.from_numpy(sender)), degree, plan.spread)
+    return Turn(shard, round, Edges(torch.from_numpy(row), torch.from_numpy(sender)), degree, plan)
 
 
 def _heard(shard: Shard, inbox: Inbox) -> list[int]:

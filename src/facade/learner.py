@@ -1,14 +1,15 @@
 """All arithmetic on models: initialise, split, train, score, evaluate.
 
 An algorithm sees trees with one row per hosted node; the learner cuts them into blocks, gives each
-block to a thread, and lets an executor do the work. Which executor it is depends on the model
-alone, never on the number of nodes or threads, so results are equal to the bit however nodes are
+block to a thread, and lets an executor do the work. Which executor it is depends on the model and on
+[runtime], never on the number of nodes or threads, so results are equal to the bit however nodes are
 split over threads and processes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from torch.nn import functional
 
 from facade import seeds, tree
 from facade.data.federation import Labelled
+from facade.dropout import AddressedDropout
 from facade.errors import DivergedError, ExperimentError
 from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_FOLDS = 5
+FOLDS = 5
 """Parts of a node's samples of which each is judged by a head fitted to the others."""
 
 
@@ -129,8 +131,11 @@ class Learner:
         with seeds.global_torch(0, "template"):
             self._template = factory().to(device=device, dtype=dtype)
         self._check_head()
+        self.outputs = self._rehearsed()
+        """How many classes the model tells apart."""
         self.features_once = True
         """Whether heads are scored on shared features; if not, by passes through the whole model."""
+        self._can_be_cut = True
         self.executor = self._choose(executor)
         self.threads = threads or cores()
         # Every computation runs with one intra-op thread, also when there is one worker: sums
@@ -142,6 +147,37 @@ class Learner:
         for prefix in self._head:
             if prefix != "*" and not any(under(name, (prefix,)) for name in names):
                 raise ExperimentError(f"model.head = '{prefix}' names no parameter; the model has: {', '.join(names)}")
+
+    def _rehearsed(self) -> int:
+        """The number of outputs, after a pass in training and one in evaluation that show what a run could not
+        repeat: numbers drawn from torch's own generator, averages that depend on a count kept outside the weights."""
+        module = copy.deepcopy(self._template)
+        for name, part in module.named_modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
+                raise ExperimentError(
+                    f"model layer '{name}' is a batch normalisation with momentum=None, whose averages depend on a"
+                    " count that nodes do not share; give it a momentum, such as 0.1"
+                )
+        x = torch.randn(2, *self.inputs.shape, generator=torch.Generator().manual_seed(0)).to(self.device, self.dtype)
+        with seeds.global_torch(0, "template"), torch.no_grad():
+            before = torch.random.get_rng_state()
+            try:
+                with AddressedDropout(0, 0, 0, 0):
+                    module.train()(x)
+                logits = module.eval()(x)
+            except (RuntimeError, TypeError, ValueError) as error:
+                raise ExperimentError(
+                    f"the model cannot take inputs of shape {self.inputs.shape}: {str(error).splitlines()[0]}"
+                ) from error
+            if not torch.equal(before, torch.random.get_rng_state()):
+                raise ExperimentError(
+                    "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
+                    " dropout3d in training mode are drawn repeatably: replace the rest"
+                )
+        if not isinstance(logits, Tensor) or logits.dim() != 2:
+            kind = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
+            raise ExperimentError(f"the model gives an output of {kind} for two samples; expected [2, classes]")
+        return logits.shape[1]
 
     def _choose(self, wanted: str) -> Executor:
         layers = layers_of(self._template)
@@ -160,17 +196,18 @@ class Learner:
             return Stacked(layers, weights, self._head)
         example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
         cut = find_cut(self._template, self._head, example)
-        self.features_once = cut is not None or self._head == ("*",)
+        self.features_once = cut is not None or all(under(name, self._head) for name in named_tensors(self._template))
+        self._can_be_cut = cut is not None
         return Looped(self._template, self._head, cut, self._bf16)
 
     # Models
 
     @property
     def head_is_linear(self) -> bool:
-        """Whether the head is one linear layer with a bias."""
+        """Whether the head is one linear layer with a bias, on features that can be had."""
         modules = dict(self._template.named_modules())
         layer = modules.get(self._head[0]) if len(self._head) == 1 else None
-        return isinstance(layer, nn.Linear) and layer.bias is not None
+        return self._can_be_cut and type(layer) is nn.Linear and layer.bias is not None
 
     def init(self, seed: int, draw: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Params:
         """[S, ...] fresh models: the same for all nodes, or one per node (training.init)."""
@@ -247,12 +284,14 @@ class Learner:
     def excess(self, core: Params, head: Params, heads: Params, samples: Samples, steps: int) -> Tensor:
         """[S] float64: how much more the best of the heads [S, j, ...] costs a node than linear heads fitted
         to its own samples from `head`, in standard errors. Each fifth of the samples is judged by a head
-        fitted to the others, so that fitting noise earns nothing."""
+        fitted to the others, so that fitting noise earns nothing. NaN for fewer than five samples."""
 
         def task(block: slice) -> Tensor:
             z, y = self._features(core, samples, block)
+            if len(z) < FOLDS:
+                return torch.tensor(torch.nan, dtype=torch.float64)
             common, given = (tree.map(lambda leaf: leaf[0], tree.rows(part, block)) for part in (head, heads))
-            fold = torch.arange(len(z)) % _FOLDS
+            fold = torch.arange(len(z)) % FOLDS
             fitted = _descended_without(z, y, common, fold, steps)
             own = _row_losses(z, y, fitted)[fold, torch.arange(len(z))]
             theirs = _row_losses(z, y, given)
@@ -317,8 +356,8 @@ class Learner:
     def _check(self, loss: Tensor, params: Params, samples: Samples) -> None:
         """Stop the run where training has left the numbers."""
         bad = ~torch.isfinite(loss)
-        for leaf in params.values():
-            bad |= ~torch.isfinite(leaf.flatten(1).sum(1))
+        for name, _ in self._template.named_parameters():  # buffers may hold infinities, as masks do
+            bad |= ~torch.isfinite(params[name].reshape(len(loss), -1).sum(1))
         if bad.any():
             row = int(torch.nonzero(bad)[0])
             raise DivergedError(
@@ -329,11 +368,11 @@ class Learner:
 
 
 def _descended(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:
-    """One linear head after full-batch gradient descent on features z. The step 2 / mean |z|^2 suits
-    features of any scale: it is at most 1 / smoothness of the loss."""
+    """One linear head after full-batch gradient descent on features z. With a step of 2 / max(mean |z|^2, 1)
+    the loss falls whatever the scale of the features: it is at most 2 / smoothness of the loss."""
     names = sorted(head, reverse=True)
     weight, bias = (head[name].clone() for name in names)
-    step = 2 / z.square().sum(1).mean()
+    step = 2 / z.square().sum(1).mean().clamp(min=1)
     for _ in range(steps):
         d = torch.addmm(bias, z, weight.T).softmax(1)
         d[torch.arange(len(z)), y] -= 1
@@ -343,12 +382,12 @@ def _descended(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:
 
 
 def _descended_without(z: Tensor, y: Tensor, head: Params, fold: Tensor, steps: int) -> Params:
-    """[_FOLDS, ...] what `_descended` gives for the rows outside each fold, side by side: for small heads,
+    """[FOLDS, ...] what `_descended` gives for the rows outside each fold, side by side: for small heads,
     the number of operations is what takes the time."""
     names = sorted(head, reverse=True)
-    weight, bias = (head[name].expand(_FOLDS, *head[name].shape).clone() for name in names)
-    fitted = (fold != torch.arange(_FOLDS).unsqueeze(1)).to(z.dtype)
-    step = 2 / (fitted @ z.square().sum(1))
+    weight, bias = (head[name].expand(FOLDS, *head[name].shape).clone() for name in names)
+    fitted = (fold != torch.arange(FOLDS).unsqueeze(1)).to(z.dtype)
+    step = 2 / torch.maximum(fitted @ z.square().sum(1), fitted.sum(1))
     wanted = functional.one_hot(y, weight.shape[1]).to(z.dtype)
     for _ in range(steps):
         d = (z @ weight.transpose(1, 2) + bias.unsqueeze(1)).softmax(2)

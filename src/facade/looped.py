@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from facade import tree
 from facade.dropout import AddressedDropout
+from facade.errors import ExperimentError
 from facade.executor import Executor, Fit, in_chunks
 from facade.tree import Params
 
@@ -37,21 +38,27 @@ class Cut:
 
 
 def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
-    """Where the model can be cut: `features(x)` and `head(z)` methods, an nn.Sequential, or one
-    head submodule whose output is the model's output. None: heads are scored by full passes."""
-    if not any(not under(name, prefixes) for name in named_tensors(module)):
-        return None
-    if prefixes == ("head",) and callable(getattr(module, "features", None)) and hasattr(module, "head"):
-        return Cut(lambda m, x: m.features(x), lambda m, z: m.head(z))  # type: ignore[operator]
-    if isinstance(module, nn.Sequential):
-        names = [name for name, _ in module.named_children()]
-        inside = [under(name, prefixes) for name in names]
+    """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
+    is the model's output. None: heads are scored by full passes."""
+    if prefixes != ("*",) and is_chain(module):
+        inside = [under(name, prefixes) for name in module._modules]  # with layers that stand there twice
         at = inside.index(True) if True in inside else 0
         if at and all(inside[at:]):
-            return Cut(lambda m, x: m[:at](x), lambda m, z: m[at:](z))  # type: ignore[index]
+            return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
     if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
         return _trailing(module, prefixes[0], example)
     return None
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether the module passes its input from one child to the next and does nothing else."""
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _part(chain: nn.Module, which: slice, x: Tensor) -> Tensor:
+    for layer in list(chain._modules.values())[which]:
+        x = layer(x)  # type: ignore[misc]
+    return x
 
 
 class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the head was about to see
@@ -77,7 +84,7 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
         raise RuntimeError(f"the model did not call its head '{name}'")
 
     hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, output: seen.append((len(inputs), output))
+        lambda _, inputs, named, output: seen.append((len(inputs) + len(named), output)), with_kwargs=True
     )
     was_training = module.training
     try:
@@ -113,7 +120,7 @@ class Looped(Executor):
         trained: Params = {
             name: p
             for name, p in module.named_parameters()
-            if batches.only is None or under(name, self._prefixes) == (batches.only == "head")
+            if p.requires_grad and (batches.only is None or under(name, self._prefixes) == (batches.only == "head"))
         }
         losses = []
         for step in range(batches.y.shape[1]):
@@ -121,9 +128,10 @@ class Looped(Executor):
             with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
                 logits = self._forward(module, x, batches.only)
             loss = functional.cross_entropy(logits.to(x.dtype), y)
-            gradients = torch.autograd.grad(loss, list(trained.values()))
+            found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
+            gradients = {name: g for name, g in zip(trained, found, strict=True) if g is not None}
             with torch.no_grad():
-                batches.optimiser.step(trained, dict(zip(trained, gradients, strict=True)), remembered, batches.round)
+                batches.optimiser.step(trained, gradients, remembered, batches.round)
             losses.append(loss.detach())
         _copy(tree.rows(params, 0), tensors)
         for slot, kept in tree.rows(memory, 0).items():
@@ -157,7 +165,7 @@ class Looped(Executor):
         module.eval()
         cut = self._cut
         if cut is None:
-            return x.flatten(2)
+            raise ExperimentError("the model cannot be cut before its head, so the head's features are not to be had")
         return self._through(lambda part: cut.features(module, part), x[0]).unsqueeze(0)
 
     def logits(self, params: Params, x: Tensor) -> Tensor:

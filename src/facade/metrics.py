@@ -79,9 +79,10 @@ def demographic_parity_sum(groups: Counts) -> float | None:
 
 
 def equalized_odds(groups: Counts) -> float | None:
-    """Mean over classes of the gaps in true and in false positive rates, added: 0 is fair."""
+    """Mean over classes of the gaps in true and in false positive rates, added: 0 is fair; null if no class is
+    shared, or a group was tested on a single class and cannot be wrong about it."""
     hits, false = odds_gaps(groups)
-    return float((hits + false).mean()) if len(hits) else None
+    return float((hits + false).mean()) if len(hits) and np.isfinite(false).all() else None
 
 
 def equalized_odds_sum(groups: Counts) -> float | None:

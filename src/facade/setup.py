@@ -58,16 +58,17 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
     topology.check(experiment.n)
     fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
     plan = Plan(
+        n=experiment.n,
+        seed=experiment.seed,
         rounds=experiment.training.rounds,
         every=experiment.evaluation.every,
         topology=topology,
         fresh=fresh,
-        spread=topology.spread(experiment.n, experiment.seed, fresh),
         network=Network(experiment.network.loss, experiment.network.offline),
         all_reduce=algorithm.all_reduce,
         head=experiment.evaluation.head,
     )
-    for warning in algorithm.check(plan, experiment.n):
+    for warning in algorithm.check(plan):
         warnings.warn(warning, stacklevel=2)
     federation = load(experiment.data, experiment.seed) if federation is None else federation
     if federation.n != experiment.n:
@@ -78,10 +79,15 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     learner = _learner(experiment, federation, algorithm)
+    if learner.outputs != len(federation.classes):
+        raise ExperimentError(
+            f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
+            f" {len(federation.classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
+        )
     if getattr(algorithm, "k", 1) > 1 and not learner.features_once:
         warnings.warn(
             "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
-            " give it methods features(x) and head(z), or make it an nn.Sequential, to compute features once",
+            " let its forward end with one call of its head, on one tensor, to compute features once",
             stacklevel=2,
         )
     return Setup(experiment, algorithm, federation, learner, plan)

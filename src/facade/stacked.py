@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from facade.executor import Executor, Fit, in_chunks
-from facade.looped import under
+from facade.looped import is_chain, named_tensors, under
 from facade.tree import Params
 
 MOST_WEIGHTS = 65_536
@@ -78,27 +78,30 @@ class Tanh(Layer):
 
 
 def layers_of(module: nn.Module) -> list[Layer] | None:
-    """The model as layers, or None if it is not a chain of those known here."""
-    if not isinstance(module, nn.Sequential):
+    """The model as layers, or None if it is not a chain of those known here, each with weights of its own
+    and all of them to be trained."""
+    if not is_chain(module) or not all(weight.requires_grad for weight in module.parameters()):
         return None
     chain: list[Layer] = []
     for name, leaf in _leaves(module, ""):
-        if isinstance(leaf, nn.Linear):
+        kind = type(leaf)  # a class derived from one of these computes something else
+        if kind is nn.Linear:
             chain.append(Linear(name, leaf.bias is not None))
-        elif isinstance(leaf, nn.ReLU):
+        elif kind is nn.ReLU:
             chain.append(ReLU(name))
-        elif isinstance(leaf, nn.Tanh):
+        elif kind is nn.Tanh:
             chain.append(Tanh(name))
-        elif not (isinstance(leaf, nn.Flatten) and not chain):
+        elif kind is not nn.Flatten or chain:
             return None
-    return chain
+    weights = [name for layer in chain if isinstance(layer, Linear) for name in (layer.weight, layer.bias) if name]
+    return chain if sorted(weights) == sorted(named_tensors(module)) else None
 
 
-def _leaves(module: nn.Sequential, path: str) -> Iterator[tuple[str, nn.Module]]:
-    for name, child in module.named_children():
-        if isinstance(child, nn.Sequential):
+def _leaves(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in module._modules.items():  # with layers that stand there twice
+        if child is not None and is_chain(child):
             yield from _leaves(child, f"{path}{name}.")
-        else:
+        elif child is not None:
             yield f"{path}{name}", child
 
 
@@ -109,7 +112,8 @@ def head_is_last(layers: list[Layer], prefixes: tuple[str, ...]) -> bool:
         for layer in layers
         if isinstance(layer, Linear)
     ]
-    return all(len(set(parts)) == 1 for parts in weights) and sorted(weights) == weights
+    whole = all(len(set(parts)) == 1 for parts in weights)
+    return whole and sorted(weights, key=any) == weights
 
 
 def block_size(weights: int) -> int:

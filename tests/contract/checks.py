@@ -114,9 +114,9 @@ def travelled(setup: Setup, start: Sequence[tuple[int, Any]] | None = None) -> J
 def one_turn(setup: Setup, round: int) -> Turn:
     """A round as a process that hosts all nodes sees it."""
     shard = setup.shard(np.arange(setup.federation.n))
-    graph = setup.plan.graph(shard.n, shard.seed, round)
+    graph = setup.plan.graph(round)
     edges = EVERYONE if graph.everyone else Edges(torch.from_numpy(graph.receiver), torch.from_numpy(graph.sender))
-    return Turn(shard, round, edges, torch.from_numpy(graph.degree), setup.plan.spread)
+    return Turn(shard, round, edges, torch.from_numpy(graph.degree), setup.plan)
 
 
 def inbox_of(shard: Shard, message: Any, edges: Any) -> Inbox:

@@ -102,7 +102,7 @@ def graph(network, epoch, id, round):
     """The ids that a site hears in a round, by the list of an epoch."""
     listed = network.listed(epoch)
     setup = set_up(Site.load(network.homes[id]), listed)
-    drawn = setup.plan.graph(listed.n, setup.experiment.seed, round)
+    drawn = setup.plan.graph(round)
     senders = range(listed.n) if drawn.everyone else drawn.sender[drawn.receiver == listed.number(id)]
     return {listed.members[i].id for i in senders} - {id}
 

@@ -68,7 +68,7 @@ def rounds_without(home, troubled):
     published = {e["round"]: e["time"] for e in reversed(log(troubled, "committed"))}
     mixed = {e["round"]: e["time"] for e in log(home, "mixed") if e["round"] < setup.plan.rounds}
     early = [r for r, moment in mixed.items() if r not in published or published[r] > moment]
-    graphs = [setup.plan.graph(membership.n, setup.experiment.seed, r) for r in early]
+    graphs = [setup.plan.graph(r) for r in early]
     return [r for r, graph in zip(early, graphs, strict=True) if other in graph.sender[graph.receiver == me]]
 
 

@@ -73,6 +73,14 @@ def test_a_published_run_that_never_settles_stays_and_is_joined_by_another_seed(
     assert not [claim for claim in claims(again.values(), kept) if "FACADE, as published:" in claim.text]
 
 
+def test_the_page_says_which_runs_are_not_judged(tmp_path):
+    results = tmp_path / "results"
+    keep(labelled(plan(Scale(), Kept(results)), "full")["FACADE, as published"], results, settled=False)
+    write(tmp_path / "page.md", results, Scale())
+    said = "**Not judged, because they never settled:** 30:2 FACADE, as published."
+    assert said in (tmp_path / "page.md").read_text()
+
+
 def test_claims_that_fail_come_first_and_nothing_is_claimed_of_missing_runs(tmp_path):
     kept = Kept(tmp_path)
     runs = plan(Scale(), kept)
@@ -106,6 +114,7 @@ def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
     assert "| FACADE, as published | 90.00 (73.32) | 70.00 (59.96) |" in text
     assert "| 30:2 | 1 | **never** · 80.0 / 80.0 |  |" in text
     assert "Patience." in text
+    assert "Not judged" not in text
     assert re.search(r"\*\*Not computed yet:\*\* 30:2 plain \(4 runs\);.* 30:2 EL;", text)
     assert [path.name for path in written] == ["page.md", "accuracy.png", "settling.png"]
     assert all(path.read_bytes() for path in written)

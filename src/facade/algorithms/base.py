@@ -74,7 +74,7 @@ class Algorithm(ABC, Generic[State]):
         """Why a received message [1, ...] is unusable; None if it is fine."""
         return None
 
-    def check(self, plan: Plan, nodes: int) -> list[str]:
+    def check(self, plan: Plan) -> list[str]:
         """Raise ExperimentError where this cannot run; return warnings."""
         return []
 

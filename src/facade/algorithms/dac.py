@@ -110,10 +110,10 @@ class DAC(Algorithm[State]):
     def notes(self, state: State) -> dict[str, Tensor]:
         return {"train_loss": state.loss}
 
-    def check(self, plan: Plan, nodes: int) -> list[str]:
-        if nodes > MOST_NODES:
+    def check(self, plan: Plan) -> list[str]:
+        if plan.n > MOST_NODES:
             raise ExperimentError(
-                f"dac keeps a similarity for every pair of nodes; {nodes} nodes are more than the"
+                f"dac keeps a similarity for every pair of nodes; {plan.n} nodes are more than the"
                 f" {MOST_NODES} it is made for: use fewer nodes or another algorithm"
             )
         return []

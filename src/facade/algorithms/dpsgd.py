@@ -31,7 +31,7 @@ class DPSGD(OneModel):
         weights[own] = 1 - heard  # the weight of a message that did not come stays with its receiver
         return state._replace(model=weighted(inbox, inbox.pool["model"], members, weights))
 
-    def check(self, plan: Plan, nodes: int) -> list[str]:
+    def check(self, plan: Plan) -> list[str]:
         if plan.topology.directed:
             raise ExperimentError(
                 "dpsgd averages over mutual neighbours, but topology 'k-out' is directed; use 'regular'"

@@ -159,11 +159,10 @@ class Facade(Algorithm[State]):
             return f"a bid by node {int(message['bid']['origin'])}, which does not exist"
         return None
 
-    def check(self, plan: Plan, nodes: int) -> list[str]:
-        ready = self._sown.ready(plan.spread)
+    def check(self, plan: Plan) -> list[str]:
         if self._seeds and not self.warmup:
             raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
-        if self._seeds and plan.rounds <= ready:
+        if self._seeds and plan.rounds <= (ready := self._sown.ready(plan.spread)):
             parts = f"warm-up {self.warmup}, averaging {farthest.CALM}, {self.k} heads of {plan.spread} each"
             raise ExperimentError(
                 f"algorithm.seeding = 'farthest' takes {ready} rounds ({parts}), but training.rounds = {plan.rounds};"
@@ -172,6 +171,11 @@ class Facade(Algorithm[State]):
         if self.revival and not self._seeds:
             raise ExperimentError(
                 "algorithm.revival = true needs bids; set algorithm.seeding = 'farthest' and heads > 1"
+            )
+        if self.revival and plan.spread >= known.MEMORY:
+            raise ExperimentError(
+                f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {known.MEMORY}"
+                " rounds anew; use a graph on which news travel faster"
             )
         if self.warmup >= plan.rounds and self.k > 1:
             return [f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL"]
@@ -228,7 +232,7 @@ class Facade(Algorithm[State]):
             return state._replace(choice=(luck * self.k).long(), head_losses=unscored)
         losses = self._score(turn, state)
         if self.auto:  # a seed that was not needed is no choice, unless somebody was heard to make it
-            there = state.seeding.found | (state.health.last >= self._sown.ready(turn.spread))
+            there = state.seeding.found | (state.health.last >= self._sown.ready(turn.plan.spread))
             losses = losses.masked_fill(~there, torch.nan)
         best = losses == losses.nan_to_num(torch.inf).min(1, keepdim=True).values
         tied = best.cumsum(1) - 1  # the how-manieth of the tied heads each one is

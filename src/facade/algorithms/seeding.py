@@ -20,6 +20,7 @@ from facade import seeds, tree
 from facade.algorithms.base import joined, put
 from facade.algorithms.health import MEMORY
 from facade.engine import Turn
+from facade.learner import FOLDS
 from facade.messages import Edges, Inbox, steps
 from facade.tree import Params
 
@@ -27,6 +28,10 @@ CALM = 3
 """Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
+FEWEST = FOLDS
+"""Samples a node must hold for its head to become a seed while others hold more."""
+NEVER = 1e9
+"""More than any bid, and finite, as all that is sent must be."""
 NEEDED = 1.5
 """Standard errors by which the heads found so far must fail somebody for another one to be needed. One head
 too few makes clusters share, one too many costs a point or two: so it errs towards more."""
@@ -152,13 +157,17 @@ def private_heads(turn: Turn, core: Params, head: Params) -> Params:
 
 
 def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool) -> Tensor:
-    """[S] float64: what a node bids for a seed."""
+    """[S] float64: what a node bids for a seed. A head fitted to next to nothing suits nobody."""
     if stage == 0:
-        return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
-    earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
-    if auto:
-        return turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
-    return regret(turn, core, earlier, seeding.own)
+        score = torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
+    else:
+        earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
+        if auto:
+            score = turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
+        else:
+            score = regret(turn, core, earlier, seeding.own)
+    few = torch.tensor([len(rows) < FEWEST for rows in turn.shard.data.rows])
+    return torch.where(few | score.isnan(), -NEVER, score).clamp(max=NEVER)
 
 
 def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:
@@ -180,7 +189,7 @@ class Sown(NamedTuple):
 
     def window(self, turn: Turn) -> tuple[int, int]:
         """Which window of revival a round belongs to (0 = none yet), and its place in it."""
-        return divmod(max(turn.round - self.ready(turn.spread), 0), MEMORY)
+        return divmod(max(turn.round - self.ready(turn.plan.spread), 0), MEMORY)
 
     def ready(self, spread: int) -> int:
         """The round in which all seeds are found."""
@@ -189,7 +198,7 @@ class Sown(NamedTuple):
     def stage(self, turn: Turn) -> int:
         """Which seed a round after the warm-up looks for; below 0 while nodes calm down, k when all
         are found."""
-        return min((turn.round - self.warmup - CALM) // turn.spread, self.heads)
+        return min((turn.round - self.warmup - CALM) // turn.plan.spread, self.heads)
 
 
 def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown) -> tuple[Seeding, Tensor]:
@@ -199,9 +208,9 @@ def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown)
     better than theirs will choose it; so nothing but bids needs to be gossiped."""
     window, place = sown.window(turn)
     nobody = torch.zeros_like(dead)
-    if window == 0 or place > turn.spread:
+    if window == 0 or place > turn.plan.spread:
         return seeding, nobody
-    if place < turn.spread:
+    if place < turn.plan.spread:
         return _open_window(turn, seeding, model, dead.any(1), sown.heads + window), nobody
     won = seeding.origin == torch.from_numpy(turn.shard.nodes)
     return seeding, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
@@ -210,7 +219,7 @@ def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown)
 def listen_in_window(turn: Turn, seeding: Seeding, inbox: Inbox, sown: Sown) -> Seeding:
     """Keep the best bid heard while a window is open."""
     window, place = sown.window(turn)
-    return _best_bids(seeding, inbox)[0] if window and place < turn.spread else seeding
+    return _best_bids(seeding, inbox)[0] if window and place < turn.plan.spread else seeding
 
 
 def _open_window(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage: int) -> Seeding:

@@ -204,7 +204,7 @@ def _pushes(setup: Setup, facts: Problem) -> Floats:
     alike = cluster[:, None] == cluster
     largest = np.zeros(n)
     for round in range(setup.plan.rounds):
-        graph = setup.plan.graph(n, setup.experiment.seed, round)
+        graph = setup.plan.graph(round)
         hears = np.ones((n, n), np.bool_) if graph.everyone else np.eye(n, dtype=np.bool_)
         if not graph.everyone:
             hears[graph.into(np.arange(n))] = True

@@ -80,7 +80,7 @@ class Scene:
 
 @functools.lru_cache(maxsize=64)
 def _graph(scene: Scene, round: int) -> Graph:
-    return scene.plan.graph(scene.membership.n, scene.setup.experiment.seed, round)
+    return scene.plan.graph(round)
 
 
 def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:

@@ -1,0 +1,274 @@
+"""Users' own modules: whatever torch allows is trained and scored as torch would, or refused with a sentence."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from contract.checks import ran, tiny
+from facade import Experiment, ExperimentError, Federation, models, run, tree
+from facade.learner import _descended, _row_losses
+from facade.setup import set_up
+from facade.stacked import Stacked
+from test_learner import CLASSES, NODES, SHAPE, learner, plain_loss, samples
+
+
+def chain(*layers):
+    return nn.Sequential(OrderedDict(core=nn.Sequential(nn.Flatten(), *layers), head=nn.Linear(8, CLASSES)))
+
+
+def with_one_activation_twice():
+    activation = nn.ReLU()
+    return chain(nn.Linear(16, 8), activation, nn.Linear(8, 8), activation)
+
+
+def with_one_layer_twice():
+    layer = nn.Linear(8, 8)
+    return chain(nn.Linear(16, 8), layer, nn.ReLU(), layer, nn.Tanh())
+
+
+class Cosine(nn.Linear):
+    def forward(self, z):
+        return functional.linear(functional.normalize(z), functional.normalize(self.weight), self.bias)
+
+
+def with_a_linear_layer_of_its_own_kind():
+    return nn.Sequential(OrderedDict(core=nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), head=Cosine(8, CLASSES)))
+
+
+class Skipping(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def with_a_shortcut():
+    return chain(nn.Linear(16, 8), Skipping(nn.Linear(8, 8), nn.Tanh()))
+
+
+class Between(nn.Module):
+    """Something happens between `features` and `head`."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.head = nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.features(x).relu())
+
+
+class Named(nn.Module):
+    """The head is told more than the features."""
+
+    class Head(nn.Linear):
+        def forward(self, z, scale=1):
+            return super().forward(z) * scale
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Tanh()), self.Head(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.core(x), scale=3)
+
+
+class Constructed(nn.Sequential):
+    """An nn.Sequential that is made of other things than layers."""
+
+    def __init__(self, shape=SHAPE, classes=CLASSES):
+        super().__init__(OrderedDict(conv=nn.Conv2d(shape[0], 2, 3), flat=nn.Flatten(), head=nn.Linear(8, classes)))
+
+
+def convolutions_with_one_activation_twice():
+    activation = nn.ReLU()
+    layers = {"a": nn.Conv2d(1, 2, 3, padding=1), "b": activation, "c": nn.Conv2d(2, 2, 3), "d": activation}
+    return nn.Sequential(OrderedDict(**layers, flat=nn.Flatten(), head=nn.Linear(8, CLASSES)))
+
+
+OWN = {
+    "an activation used twice": with_one_activation_twice,
+    "a layer used twice": with_one_layer_twice,
+    "a class derived from Linear": with_a_linear_layer_of_its_own_kind,
+    "a class derived from Sequential": with_a_shortcut,
+    "more between features and head": Between,
+    "a head with a second argument": Named,
+    "a Sequential with a constructor": Constructed,
+    "convolutions, an activation used twice": convolutions_with_one_activation_twice,
+}
+
+
+@pytest.mark.parametrize("factory", OWN.values(), ids=OWN)
+def test_a_model_is_trained_scored_and_delivered_as_one_and_the_same(factory):
+    made = learner(factory, init="per-node")
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples()).params
+    core, _ = made.split(fitted)
+    heads = tree.stack([made.split(made.init(2, j, np.arange(NODES)))[1] for j in range(2)], axis=1)
+    losses = made.score(core, heads, samples("choose"))
+    private = made.fit(fitted, made.memory(fitted), samples("private"), only="head").params
+    for node in range(NODES):
+        drawn = samples("choose").of(slice(node, node + 1))[0]
+        for j in range(2):
+            whole = tree.rows(core, node) | {name: leaf[node, j] for name, leaf in heads.items()}
+            assert losses[node, j].item() == pytest.approx(plain_loss(factory(), whole, drawn).item(), rel=1e-9)
+        assert all(torch.equal(leaf[node], private[name][node]) for name, leaf in core.items())
+        drawn = samples().of(slice(node, node + 1))[0]
+        trained, began = (plain_loss(factory(), tree.rows(which, node), drawn).item() for which in (fitted, params))
+        assert trained < began
+        x = made.inputs.prepare(drawn.x, torch.float64)
+        delivered = made.module(tree.rows(fitted, node))(x)
+        computed = made.executor.logits(tree.rows(fitted, slice(node, node + 1)), x)[0]
+        assert torch.allclose(delivered, computed, rtol=0, atol=1e-12)
+
+
+def test_linear_layers_with_and_without_bias_are_stacked():
+    assert isinstance(learner(lambda: chain(nn.Linear(16, 8), nn.Linear(8, 8, bias=False))).executor, Stacked)
+
+
+@pytest.mark.parametrize("executor", ["auto", "looped"])
+def test_frozen_and_unused_weights_stay_as_they_are(executor):
+    def frozen():
+        module = chain(nn.Linear(16, 8), nn.ReLU())
+        module.core.requires_grad_(requires_grad=False)
+        module.register_parameter("spare", nn.Parameter(torch.ones(2)))
+        return module
+
+    made = learner(frozen, executor=executor)
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples()).params
+    moved = {name for name, leaf in fitted.items() if not torch.equal(leaf, params[name])}
+    assert moved == {"head.weight", "head.bias"}
+    still = made.fit(params, made.memory(params), samples(), only="core").params
+    assert all(torch.equal(leaf, params[name]) for name, leaf in still.items())
+
+
+class Odd(nn.Module):
+    """A weight without axes, and a mask with infinities."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), nn.Linear(8, CLASSES)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+
+    def forward(self, x):
+        return self.head(self.core(x) * self.scale * self.mask.softmax(0)[0])
+
+
+def test_weights_without_axes_and_masks_with_infinities_are_trained():
+    made = learner(Odd)
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples()).params
+    assert not torch.equal(fitted["scale"], params["scale"])
+    assert torch.equal(fitted["mask"], params["mask"])
+
+
+def transformer():
+    layer = nn.TransformerEncoderLayer(16, 2, 8, batch_first=True)
+    return nn.Sequential(OrderedDict(flat=nn.Flatten(), core=layer, head=nn.Linear(16, CLASSES)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.LSTM(4, 8, num_layers=2, dropout=0.5, batch_first=True), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.core(x.flatten(1, 2))[0][:, -1])
+
+
+class AlwaysDropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        return self.head(functional.dropout(x.flatten(1)))  # in evaluation mode as well
+
+
+UNREPEATABLE = {"transformer": transformer, "lstm": Recurrent, "dropout in evaluation": AlwaysDropping}
+
+
+@pytest.mark.parametrize("factory", UNREPEATABLE.values(), ids=UNREPEATABLE)
+def test_randomness_that_nobody_could_repeat_is_refused_before_the_run(factory):
+    with pytest.raises(ExperimentError, match="draws random numbers that a run could not repeat"):
+        learner(factory)
+
+
+def test_averages_that_depend_on_a_count_are_refused():
+    with pytest.raises(ExperimentError, match=r"'core\.2' is a batch normalisation with momentum=None"):
+        learner(lambda: chain(nn.Linear(16, 8), nn.BatchNorm1d(8, momentum=None)))
+
+
+def test_a_model_that_does_not_fit_the_data_is_refused():
+    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): mat1 and mat2"):
+        learner(lambda: chain(nn.Linear(15, 8)))
+    with pytest.raises(ExperimentError, match=r"an output of shape \(2, 4, 3\) for two samples"):
+        learner(lambda: nn.Sequential(OrderedDict(flat=nn.Flatten(1, 2), head=nn.Linear(4, CLASSES))))
+
+
+class TooMany(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.head = models.softmax(shape, 12)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+def test_a_model_with_other_outputs_than_classes_is_refused():
+    with pytest.raises(ExperimentError, match=r"has 12 outputs, but the data have \d+ classes"):
+        set_up(tiny("el", "model.name=test_own_models:TooMany"))
+
+
+class Uncut(nn.Module):
+    """Its head is one linear layer, but its output is not the model's."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.core, self.head = models.softmax(shape, 64), nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.head(self.core(x).tanh()).log_softmax(1)
+
+
+def test_a_linear_head_whose_features_cannot_be_had_is_fitted_by_training(recwarn):
+    result = ran(tiny("facade", "model.name=test_own_models:Uncut", "algorithm.seeding=farthest", "training.rounds=30"))
+    assert "cannot be cut before its head" in str(recwarn.pop(UserWarning).message)
+    assert not result.learner.head_is_linear
+    with pytest.raises(ExperimentError, match="heads = 'auto'"):
+        ran(tiny("facade", "model.name=test_own_models:Uncut", "algorithm.heads=auto", "training.rounds=80"))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])
+def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_features(scale):
+    draw = torch.Generator().manual_seed(0)
+    z = scale * torch.randn(40, 8, generator=draw, dtype=torch.float64)
+    y = torch.cat([torch.zeros(36, dtype=torch.int64), torch.ones(4, dtype=torch.int64)])
+    common = {"head.weight": torch.zeros(2, 8, dtype=torch.float64), "head.bias": torch.zeros(2, dtype=torch.float64)}
+    fitted = _descended(z, y, common, 80)
+    before, after = (_row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
+    assert after < before
+
+
+@pytest.mark.parametrize("topology", ["complete", "ring"])
+def test_a_node_with_one_sample_gives_no_seed(topology):
+    random = np.random.default_rng(0)
+
+    def node(rows):
+        x, tests = random.normal(size=(rows, 5)), random.normal(size=(6, 5))
+        return x, (x[:, 0] > 0).astype(int), tests, (tests[:, 0] > 0).astype(int)
+
+    federation = Federation.from_nodes([node(rows) for rows in (30, 30, 1, 30)])
+    written = {
+        "data": federation.section,
+        "model": {"name": "mlp"},
+        "algorithm": {"name": "facade", "warmup": 2, "heads": "auto", "max_heads": 2},
+        "topology": {"name": topology},
+        "training": {"rounds": 20, "steps": 2, "batch": 4},
+        "evaluation": {"every": 20},
+    }
+    result = run(Experiment.of(written), federation=federation)
+    assert len(set(result.summary["choice"])) == 1, "nobody needs a second head"
