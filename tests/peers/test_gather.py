@@ -12,7 +12,7 @@ from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
 from facade.peers.waiting import Brisk, Patient
-from facade.runtimes.gather import Ask, Gatherer, ShutOutError
+from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.rpc import UnreachableError
 from facade.wire import Form, Origin, pack
 from peers.makers import federation
@@ -39,6 +39,15 @@ class Peers:
     def denies(self, member, request):
         raise UnreachableError("PERMISSION_DENIED: stranger", denied=True)
 
+    def is_beyond(self, member, request):
+        return Reply(Status.GONE, request.round + 2)
+
+    def is_far_beyond(self, member, request):
+        return Reply(Status.GONE, 1 << 40)
+
+    def is_gone_but_not_beyond(self, member, request):
+        return Reply(Status.GONE, request.round)
+
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
 
@@ -51,7 +60,7 @@ def gathering(tmp_path):
 
     def made(policy, **does):
         gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
-        return gatherer, lambda: gatherer.gather(membership, 0, Ask(3, [1, 2], Form(MESSAGE), lambda message: None))
+        return gatherer, lambda: gatherer.gather(membership, 0, Ask(3, [1, 2], Form(MESSAGE), lambda message: None, 10))
 
     yield made
     journal.close()
@@ -95,3 +104,33 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
     for thread in pulls:
         thread.join(10)
     assert not any(thread.is_alive() for thread in pulls)
+
+
+@pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
+def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, other):
+    _, gather = gathering(Brisk(LIMITS), b="is_beyond", c=other)
+    with pytest.raises(BehindError) as behind:
+        gather()
+    assert behind.value.round == 5
+
+
+def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), b="is_far_beyond", c="serves")
+    assert list(gather()) == [2]
+    assert gatherer._ledger.of("b").late == 1
+    gone = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "gone"]
+    assert [(event["round"], event["peer"]) for event in gone] == [(3, "b")]
+
+
+@pytest.mark.parametrize(("other", "round"), [("is_far_beyond", 10), ("is_beyond", 5)])
+def test_nobody_is_followed_beyond_the_last_round_nor_one_beyond_the_others(gathering, other, round):
+    _, gather = gathering(Patient(LIMITS), b="is_far_beyond", c=other)
+    with pytest.raises(BehindError) as behind:
+        gather()
+    assert behind.value.round == round
+
+
+def test_one_that_has_left_the_round_but_is_not_beyond_it_is_refused(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="is_gone_but_not_beyond", c="is_gone_but_not_beyond")
+    assert gather() == {}
+    assert [gatherer._ledger.of(id).refused for id in "bc"] == [{"malformed-reply": 1}] * 2

@@ -54,7 +54,7 @@ def gatherer():
 def test_mutated_payloads_are_all_refused_for_a_reason():
     content = pack(ORIGIN, message())
     digest = hashlib.sha256(content).digest()
-    ask, hearer = Ask(7, [1], Form(message()), refuse), gatherer()
+    ask, hearer = Ask(7, [1], Form(message()), refuse, 10), gatherer()
     random, reasons, before = np.random.default_rng(1), Counter(), rss()
     for _ in range(MANY):
         changed = mutated(content, random)
@@ -105,7 +105,7 @@ def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their
 )
 def test_each_consistent_mistake_has_its_own_reason(sent, reason):
     content = sent()
-    ask = Ask(7, [1], Form(message()), refuse)
+    ask = Ask(7, [1], Form(message()), refuse, 10)
     if reason is None:
         gatherer().accept("b", ORIGIN, ask, (content, hashlib.sha256(content).digest()))
         return
@@ -115,7 +115,7 @@ def test_each_consistent_mistake_has_its_own_reason(sent, reason):
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
-    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse)
+    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse, 10)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
     hearer.accept("b", ORIGIN, ask, (first, hashlib.sha256(first).digest()))
     with pytest.raises(RefusedError) as refused:

@@ -77,12 +77,6 @@ class Outgoing:
                 self._ready.wait_for(lambda: round <= max(self._published, default=-1), seconds)
             return self._published.get(round)
 
-    @property
-    def newest(self) -> int:
-        """The last round with a message; -1 if there is none."""
-        with self._ready:
-            return max(self._published, default=-1)
-
 
 @dataclass(frozen=True)
 class Saved:

@@ -4,6 +4,7 @@ waiting policy says to go on."""
 from __future__ import annotations
 
 import queue
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -27,10 +28,10 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
 
 class BehindError(Exception):
-    """A peer no longer keeps the round that this node is in; `round` is where it is."""
+    """Peers no longer keep the round that this node is in; `round` is where they are."""
 
     def __init__(self, round: int) -> None:
-        super().__init__(f"a peer is in round {round}")
+        super().__init__(f"others are in round {round}")
         self.round = round
 
 
@@ -52,6 +53,8 @@ class Ask:
     senders: list[int]
     form: Form
     refuse: Refuse
+    last: int
+    """The last round that has an exchange."""
     final: bool = False
 
 
@@ -93,7 +96,9 @@ class Gatherer:
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
 
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
-        """Messages by sender. RefusedError never leaves: what is refused is missing."""
+        """Messages by sender. RefusedError never leaves: what is refused is missing. So is what a peer
+        no longer keeps; BehindError only if more of the peers say so than still have their messages: one
+        of them alone must not make this node leave out its training."""
         stop, news = threading.Event(), queue.SimpleQueue[_News]()
         ids = {peer: membership.members[peer].id for peer in ask.senders}
         wait = Wait(time.monotonic(), set(ids.values()), len(ids), ask.final)
@@ -114,6 +119,7 @@ class Gatherer:
 
     def _await(self, membership: Membership, ask: Ask, wait: Wait, news: queue.SimpleQueue[_News]) -> dict[int, Any]:
         heard: dict[int, Any] = {}
+        behind: list[int] = []
         shut_out = 0
         while wait.outstanding:
             left = self._policy.until(wait) - time.monotonic()
@@ -124,16 +130,21 @@ class Gatherer:
             except queue.Empty:
                 self.watch(ask.round)
                 continue
-            if told.behind is not None:
-                raise BehindError(told.behind)
             id = membership.members[told.pull.peer].id
-            if told.refusal is not None:
+            if told.behind is not None:
+                behind.append(told.behind)
+                self._journal.write("gone", round=ask.round, peer=id, there=told.behind)
+            elif told.refusal is not None:
                 self._refused(id, ask.round, told.refusal)
                 shut_out += told.refusal.reason is Reason.NOT_ADMITTED
             else:
                 heard[told.pull.peer] = told.message
                 self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
             wait.came(id, time.monotonic())
+            if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
+                break
+        if len(behind) > len(heard):
+            raise BehindError(statistics.median_low(behind))
         if shut_out == len(ask.senders):
             raise ShutOutError
         return heard
@@ -221,7 +232,7 @@ class Gatherer:
                 continue
             pull.answered = True
             if reply.status is Status.GONE:
-                raise BehindError(reply.round)
+                raise BehindError(_beyond(ask, reply.round))
             if reply.status is Status.HERE:
                 take(pull, reply, ask.form.size, length)
                 pause = _SHORTEST_PAUSE
@@ -232,6 +243,13 @@ class Gatherer:
             soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None
+
+
+def _beyond(ask: Ask, there: int) -> int:
+    """Where a peer is that no longer keeps the round asked for; RefusedError if it is not further."""
+    if min(there, ask.last) <= ask.round:
+        raise RefusedError(Reason.MALFORMED_REPLY, f"round {ask.round} is gone, says a peer in round {there}")
+    return min(there, ask.last)
 
 
 def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:

@@ -133,16 +133,16 @@ class Node:
             await_first_round(self)
         elif self._saved is None:
             await_everybody(self)
-        start = self._scene.start(self._saved)
+        begin: Callable[[], tuple[int, Any]] = functools.partial(self._scene.start, self._saved)
         while True:
-            scene = self._scene
-            game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
             try:
+                start, scene = begin(), self._scene
+                game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
                 return self._drive(game)
             except _NextEpochError:
-                start = self._turn_page()
+                begin = self._turn_page
             except BehindError as behind:
-                start = self._jump(behind.round)
+                begin = functools.partial(self._jump, behind.round)
             except ShutOutError:
                 raise self._why_shut_out() from None
 
@@ -166,8 +166,8 @@ class Node:
         message is on disk only if the state that it was made from is."""
         self._checkpoints.save(post.round, self.membership.epoch, post.state, self.ledger.plain())
         origin = Origin(self.membership.digest, self._scene.number, post.round)
+        self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
-        self.gate.round = post.round
         self.journal.write("committed", round=post.round, sha256=published.digest.hex(), bytes=published.total)
         now = time.monotonic()
         self.metrics.seconds.observe(now - self._lap)
@@ -195,14 +195,15 @@ class Node:
         scene = self._scene
         turn = turn_of(scene.shard, scene.plan, round)
         refuse = functools.partial(scene.setup.algorithm.refuse, turn)
-        ask = Ask(round, senders, Form(own), refuse, final=round == scene.plan.rounds)
+        plan = scene.plan
+        last = plan.rounds if plan.all_reduce else plan.rounds - 1
+        ask = Ask(round, senders, Form(own), refuse, last, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
         """Too far behind to replay: go to the round where the others are, with the messages that the
-        neighbours of the last rounds still keep, mixed by the algorithm's own rule."""
-        plan = self._scene.plan
-        to = min(to, plan.rounds if plan.all_reduce else plan.rounds - 1)
+        neighbours of the last rounds still keep, mixed by the algorithm's own rule. BehindError if the
+        others have gone on meanwhile."""
         self.journal.write("jumped", round=to, before=self.gate.round)
         state = self._enter(to)
         scene = self._scene
@@ -218,8 +219,9 @@ class Node:
             missing = [i for i in scene.neighbours(round) if i not in heard][: enough - len(heard)]
             try:
                 heard |= self._hear(round, missing, own) if missing else {}
-            except BehindError as further:
-                return self._jump(further.round)
+            except BehindError:
+                if round == to:
+                    raise
         return to, algorithm.mix(turn, state, inbox_of(scene.number, own, heard, False))
 
     def _callers(self) -> list[Member]:

@@ -1,0 +1,83 @@
+"""One node in this process; what its peers would send is scripted."""
+
+import pytest
+
+from facade.peers.headers import Kind, Request, Status
+from facade.peers.journal import lines
+from facade.peers.site import Site
+from facade.runtimes import peer
+from facade.runtimes.gather import BehindError
+from facade.runtimes.local_network import founded
+from facade.runtimes.peer import Node
+from peers.makers import QUICK, tiny
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The first of four sites; it waits for nobody at the beginning and at the end."""
+    monkeypatch.setattr(peer, "await_everybody", lambda node: None)
+    monkeypatch.setattr(peer, "part", lambda node: None)
+    settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+        yield made.homes[0]
+
+
+@pytest.fixture
+def node(home):
+    opened = Node(Site.load(home), shared_port=True)
+    yield opened
+    opened.close()
+
+
+def scripted(node, *answers):
+    """Nobody is heard, but the first questions are answered as given: an exception is raised."""
+    rest = list(answers)
+    asked = []
+
+    def gather(membership, own, ask):
+        asked.append(ask.round)
+        answer = rest.pop(0) if rest else {}
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    node._gatherer.gather = gather
+    return asked
+
+
+def log(node, event):
+    return [e for e in lines(node.site.run / "log.jsonl") if e["event"] == event]
+
+
+def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):
+    asked = scripted(node, {}, BehindError(7), BehindError(10))
+    assert node.run()
+    assert [event["round"] for event in log(node, "jumped")] == [7, 10]
+    assert asked[:3] == [0, 1, 7]
+    assert [event["round"] for event in log(node, "committed")] == [0, 1, 10, 11, 12]
+
+
+def test_messages_of_older_rounds_that_are_gone_are_missing_where_a_node_arrives(node):
+    asked = scripted(node, BehindError(9), {}, BehindError(11))
+    assert node.run()
+    assert [event["round"] for event in log(node, "jumped")] == [9]
+    assert asked[:3] == [0, 9, 8]
+
+
+def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
+    scripted(node, BehindError(9))
+    listed, said = node.membership, []
+    commit = node._outgoing.commit
+
+    def asked_meanwhile(round, content):
+        made = commit(round, content)
+        for earlier in range(round):
+            request = Request(Kind.PULL, listed.digest, 1, earlier, 0, 100)
+            said.append((earlier, node.gate.answer(listed.members[1].id, request.packed())))
+        return made
+
+    node._outgoing.commit = asked_meanwhile
+    assert node.run()
+    gone = [(earlier, reply.round) for earlier, reply in said if reply.status is Status.GONE]
+    assert gone
+    assert all(there > earlier for earlier, there in gone)
