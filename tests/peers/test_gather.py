@@ -54,13 +54,14 @@ class Peers:
 
 @pytest.fixture
 def gathering(tmp_path):
-    """Site a asks b and c; a gatherer and the question."""
+    """Site a asks those of b and c who do something; a gatherer and the question."""
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
     def made(policy, **does):
         gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
-        return gatherer, lambda: gatherer.gather(membership, 0, Ask(3, [1, 2], Form(MESSAGE), lambda message: None, 10))
+        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), lambda message: None, 10)
+        return gatherer, lambda: gatherer.gather(membership, 0, ask)
 
     yield made
     journal.close()
@@ -70,6 +71,12 @@ def test_a_site_that_no_neighbour_admits_is_told_so_at_once(gathering):
     _, gather = gathering(Patient(LIMITS), b="denies", c="denies")
     with pytest.raises(ShutOutError):
         gather()
+
+
+def test_one_neighbour_alone_does_not_shut_a_site_out(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="denies")
+    assert gather() == {}
+    assert gatherer._ledger.of("b").refused == {"not-admitted": 1}
 
 
 def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):

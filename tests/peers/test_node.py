@@ -2,11 +2,12 @@
 
 import pytest
 
+from facade.errors import FacadeError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import lines
 from facade.peers.site import Site
 from facade.runtimes import peer
-from facade.runtimes.gather import BehindError
+from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
 from peers.makers import QUICK, tiny
@@ -62,6 +63,19 @@ def test_messages_of_older_rounds_that_are_gone_are_missing_where_a_node_arrives
     assert node.run()
     assert [event["round"] for event in log(node, "jumped")] == [9]
     assert asked[:3] == [0, 9, 8]
+
+
+def test_a_node_that_nobody_admits_where_it_arrives_says_so_in_a_sentence(node):
+    scripted(node, BehindError(9), ShutOutError())
+    with pytest.raises(FacadeError, match="no neighbour admits this site in round 0"):
+        node.run()
+
+
+def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
+    asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
+    assert node.run()
+    assert asked[:4] == [0, 1, 9, 1]
+    assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
