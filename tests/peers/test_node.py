@@ -78,6 +78,18 @@ def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
     assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
 
 
+def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(node, home):
+    scripted(node)
+    ended = node.run()
+    written = [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")]
+    (home / "run" / "site.json").unlink()  # killed before it was written
+    node.close()
+    again = Node(Site.load(home), shared_port=True)
+    assert again.run() == ended
+    again.close()
+    assert [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")] == written
+
+
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
     scripted(node, BehindError(9))
     listed, said = node.membership, []

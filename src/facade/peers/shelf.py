@@ -87,6 +87,8 @@ class Saved:
     state: Params
     """[1, ...], flat."""
     ledger: dict[str, Any]
+    rows: int
+    """Bytes of rows.jsonl at that moment."""
 
 
 class Checkpoints:
@@ -101,12 +103,10 @@ class Checkpoints:
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
         self._store.write(round, stacks.saved(stacks.here(state), facts))
 
-    def restore(self) -> Saved | None:
-        """The newest one that is whole, with the rows cut back to it."""
+    def newest(self) -> Saved | None:
+        """The newest one that is whole, and whose rows are."""
         for saved in self._store.newest_first():
             state, facts = stacks.opened(saved.content)
-            if self._files.length("rows.jsonl") < facts["rows"]:
-                continue
-            self._files.cut("rows.jsonl", facts["rows"])
-            return Saved(facts["round"], facts["epoch"], state, facts["ledger"])
+            if self._files.length("rows.jsonl") >= facts["rows"]:
+                return Saved(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None

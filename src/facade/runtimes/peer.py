@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from facade import tree
+from facade import store, tree
 from facade.engine import Played, play, turn_of
 from facade.errors import FacadeError
 from facade.learner import one_intra_op_thread
@@ -58,9 +58,10 @@ class Node:
         self._files = RunDirectory(site.run)
         self.lists = Lists(site)
         self._checkpoints = Checkpoints(self._files)
-        self._saved = self._checkpoints.restore()
-        if self._saved is None:
-            self._files.cut("rows.jsonl", 0)
+        self._saved = self._checkpoints.newest()
+        self._outcome = Outcome.load(site.run)
+        if self._outcome is None:  # what came after the checkpoint is played again
+            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)
         begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
         self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
@@ -94,7 +95,7 @@ class Node:
 
     def run(self) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish."""
-        outcome = Outcome.load(self.site.run)
+        outcome = self._outcome
         if outcome is None:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
@@ -108,6 +109,7 @@ class Node:
             self._commit_rows(played.rows)
             scene = self._scene
             outcome = Outcome.make(scene.membership, scene.setup, self.site.settings.id, played.state, self.ledger)
+            store.sync(self.site.run / "rows.jsonl")
             outcome.save(self.site.run, played.state, scene.setup)
             self.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         if not (self.site.run / "site.json").exists():
@@ -250,7 +252,7 @@ class Node:
             self._scene = scene
             self.gate.last_round = scene.plan.rounds
             self.journal.write("epoch", epoch=self.membership.epoch, round=round)
-        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}))[1]
+        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}, 0))[1]
 
     def _why_shut_out(self) -> FacadeError:
         """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""
