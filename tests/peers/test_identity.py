@@ -195,3 +195,12 @@ def test_an_oversize_request_never_reaches_the_gate(door):
         channel.unary_unary("/facade.Peer/Call")(b"x" * 5000, timeout=5)
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert door.parsed == 0
+
+
+def test_a_connection_over_a_long_way_has_the_time_it_needs(door, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(grpc, "secure_channel", lambda *_, options: asked.update(options) or grpc.insecure_channel("x"))
+    with link(door.made.key("b"), door.made.certificate("b"), door.member()):
+        pass
+    assert asked["grpc.min_reconnect_backoff_ms"] >= 20_000  # gRPC gives a connection no less; retries come sooner
+    assert asked["grpc.max_reconnect_backoff_ms"] <= 1_000

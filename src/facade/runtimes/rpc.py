@@ -132,7 +132,7 @@ class Link:
                 ("grpc.ssl_target_name_override", identity.tls_name(peer.id)),
                 ("grpc.max_receive_message_length", largest_chunk + LARGEST_REPLY_HEAD),
                 ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", 20_000),  # also the shortest time given to a connection
                 ("grpc.max_reconnect_backoff_ms", 1_000),
                 ("grpc.enable_retries", 0),
                 ("grpc.enable_http_proxy", 0),
