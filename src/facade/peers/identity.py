@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -40,7 +41,7 @@ class Join:
             written = json.loads(path.read_text())
             join = cls(**{key: str(written[key]) for key in ("id", "address", "certificate", "signing_key")})
             check_name(join.id)
-            fingerprint(join.certificate)
+            join = dataclasses.replace(join, certificate=canonical_pem(join.certificate))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is not a .join file ({error}); make one with: facade node init") from None
         return join
@@ -159,6 +160,18 @@ def parsed(pem: str | bytes) -> Certificate:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(pem.encode() if isinstance(pem, str) else pem)
+
+
+def canonical_pem(text: str) -> str:
+    """The certificate in a PEM text in the one way of writing it, which can be joined to others';
+    ValueError unless there is exactly one."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    found = x509.load_pem_x509_certificates(text.encode())
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} certificates are given where one is expected")
+    return found[0].public_bytes(Encoding.PEM).decode()
 
 
 def days_left(pem: str | bytes) -> float:

@@ -91,6 +91,9 @@ class Membership(Part):
         ids = [member.id for member in self.members]
         if ids != sorted(set(ids)):
             raise ValueError("members must be listed once each, in ascending order of their ids")
+        for member in self.members:
+            if any(pem != identity.canonical_pem(pem) for pem in member.certificates):
+                raise ValueError(f"the certificate of '{member.id}' is not in plain PEM; make the list of .join files")
         prints = [identity.fingerprint(pem) for member in self.members for pem in member.certificates]
         if len(prints) != len(set(prints)):
             raise ValueError("two members have the same certificate")
