@@ -12,6 +12,7 @@ from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
 from facade.peers.waiting import Brisk, Patient
+from facade.runtimes import gather as pulling
 from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.rpc import UnreachableError
 from facade.wire import Form, Origin, pack
@@ -25,7 +26,7 @@ class Peers:
     """Stands for the links: what each peer does when it is called."""
 
     def __init__(self, membership, **does):
-        self.membership, self.does = membership, does
+        self.membership, self.does, self.served = membership, does, 0
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
@@ -34,6 +35,7 @@ class Peers:
     def serves(self, member, request):
         content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
         digest = hashlib.sha256(content).digest()
+        self.served += 1
         return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
 
     def denies(self, member, request):
@@ -47,6 +49,12 @@ class Peers:
 
     def is_gone_but_not_beyond(self, member, request):
         return Reply(Status.GONE, request.round)
+
+    def is_not_ready_before_another(self, member, request):
+        return self.serves(member, request) if self.served else Reply(Status.NOT_YET, request.round)
+
+    def is_dead_before_another(self, member, request):
+        return self.serves(member, request) if self.served else self.is_dead(member, request)
 
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
@@ -83,6 +91,13 @@ def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
     gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
     assert list(gather()) == [1]
     assert gatherer._ledger.of("c").refused == {"not-admitted": 1}
+
+
+@pytest.mark.parametrize("late", ["is_not_ready_before_another", "is_dead_before_another"])
+def test_one_that_comes_late_leaves_its_place_to_the_others(gathering, monkeypatch, late):
+    monkeypatch.setattr(pulling, "MOST_CALLS", 1)
+    _, gather = gathering(Patient(Limits(deadline=20)), b=late, c="serves")
+    assert sorted(gather()) == [1, 2]
 
 
 def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):

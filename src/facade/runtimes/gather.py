@@ -21,8 +21,8 @@ from facade.runtimes.rpc import Links, UnreachableError
 from facade.wire import Form, Origin
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
-MOST_PULLS = 16
-"""Pulls under way at a time."""
+MOST_CALLS = 16
+"""Calls under way at a time."""
 _CALL_SECONDS = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
@@ -102,7 +102,7 @@ class Gatherer:
         stop, news = threading.Event(), queue.SimpleQueue[_News]()
         ids = {peer: membership.members[peer].id for peer in ask.senders}
         wait = Wait(time.monotonic(), set(ids.values()), len(ids), ask.final)
-        room = threading.Semaphore(MOST_PULLS)
+        room = threading.Semaphore(MOST_CALLS)
         pulls = {peer: _Pull(peer, stop) for peer in ask.senders}
         for pull in pulls.values():
             work = (membership, own, ask, pull, news, room)
@@ -190,17 +190,16 @@ class Gatherer:
         room: threading.Semaphore,
     ) -> None:
         """In a thread of its own: fetch, check, tell."""
-        with room:
-            try:
-                content = self._fetch(membership, own, ask, pull)
-                if content is None:
-                    return
-                origin = Origin(membership.digest, pull.peer, ask.round)
-                news.put(_News(pull, self.accept(membership.members[pull.peer].id, origin, ask, content)))
-            except RefusedError as refusal:
-                news.put(_News(pull, refusal=refusal))
-            except BehindError as behind:
-                news.put(_News(pull, behind=behind.round))
+        try:
+            content = self._fetch(membership, own, ask, pull, room)
+            if content is None:
+                return
+            origin = Origin(membership.digest, pull.peer, ask.round)
+            news.put(_News(pull, self.accept(membership.members[pull.peer].id, origin, ask, content)))
+        except RefusedError as refusal:
+            news.put(_News(pull, refusal=refusal))
+        except BehindError as behind:
+            news.put(_News(pull, behind=behind.round))
 
     def accept(self, id: str, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
@@ -214,14 +213,19 @@ class Gatherer:
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(self, membership: Membership, own: int, ask: Ask, pull: _Pull) -> tuple[bytes, bytes] | None:
+    def _fetch(
+        self, membership: Membership, own: int, ask: Ask, pull: _Pull, room: threading.Semaphore
+    ) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
         peer, pause = membership.members[pull.peer], _SHORTEST_PAUSE
         while not pull.stop.is_set():
             length = min(pull.chunk, membership.limits.chunk)
             request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
             try:
-                reply = self._links.to(peer).call(request, _CALL_SECONDS)
+                with room:  # between two calls, others have their turn: late peers must not keep them waiting
+                    if pull.stop.is_set():
+                        return None
+                    reply = self._links.to(peer).call(request, _CALL_SECONDS)
             except UnreachableError as error:
                 if error.denied:
                     raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
