@@ -66,9 +66,9 @@ def gathering(tmp_path):
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
-    def made(policy, **does):
+    def made(policy, refuse=lambda message: None, **does):
         gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
-        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), lambda message: None, 10)
+        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), refuse, 10)
         return gatherer, lambda: gatherer.gather(membership, 0, ask)
 
     yield made
@@ -98,6 +98,32 @@ def test_one_that_comes_late_leaves_its_place_to_the_others(gathering, monkeypat
     monkeypatch.setattr(pulling, "MOST_CALLS", 1)
     _, gather = gathering(Patient(Limits(deadline=20)), b=late, c="serves")
     assert sorted(gather()) == [1, 2]
+
+
+def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), refuse=lambda message: message["absent"], b="serves", c="serves")
+    assert gather() == {}
+    assert gatherer._ledger.of("c").refused == {"unusable": 1}
+    assert "KeyError: 'absent'" in (tmp_path / "log.jsonl").read_text()
+
+
+def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="serves")
+
+    class Watched(dict):
+        """Digests that a late pull adds to, if it may, while somebody reads them."""
+
+        def items(self):
+            assert gatherer._digests_lock.locked()
+            return super().items()
+
+        def setdefault(self, *given):
+            assert gatherer._digests_lock.locked()
+            return super().setdefault(*given)
+
+    gatherer.digests = Watched()
+    assert list(gather()) == [1]
+    assert [origin.round for origin in gatherer.digests] == [3]
 
 
 def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):
@@ -130,7 +156,7 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
 
 @pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
 def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, other):
-    _, gather = gathering(Brisk(LIMITS), b="is_beyond", c=other)
+    _, gather = gathering(Brisk(Limits(floor=20, grace=0.1)), b="is_beyond", c=other)
     with pytest.raises(BehindError) as behind:
         gather()
     assert behind.value.round == 5

@@ -5,11 +5,13 @@ import pytest
 from facade.errors import FacadeError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import lines
+from facade.peers.membership import Change, changed
 from facade.peers.site import Site
 from facade.runtimes import peer
 from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
+from facade.wire import Origin
 from peers.makers import QUICK, tiny
 
 
@@ -88,6 +90,17 @@ def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(
     assert again.run() == ended
     again.close()
     assert [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")] == written
+
+
+def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node):
+    first = node.membership
+    second = changed(first, Change(), 1)
+    node.lists.epochs.add(second)
+    for epoch, digest in ((1, "old"), (1, "older"), (2, "new"), (2, "newer")):
+        node.journal.write("heard", round=1, epoch=epoch, peer="n2", sha256=digest)
+    node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
+    assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
+    assert node._heard_before(2) == {}
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):

@@ -90,8 +90,10 @@ class Gatherer:
         self._ledger = ledger
         self._journal = journal
         self._metrics = metrics
-        self.digests: dict[tuple[str, int], str] = {}
-        """The first digest accepted from each (sender, round) lately; another one is an equivocation."""
+        self.digests: dict[Origin, str] = {}
+        """The first digest accepted from each (list, sender, round) lately; another one is an equivocation."""
+        self._digests_lock = threading.Lock()
+        """A late pull may end while the digests are tidied."""
         self.watch: Callable[[int], None] = lambda _: None
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
 
@@ -139,7 +141,8 @@ class Gatherer:
                 denied += told.refusal.reason is Reason.NOT_ADMITTED
             else:
                 heard[told.pull.peer] = told.message
-                self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
+                digest = self.digests[Origin(membership.digest, told.pull.peer, ask.round)]
+                self._journal.write("heard", round=ask.round, epoch=membership.epoch, peer=id, sha256=digest)
             wait.came(id, time.monotonic())
             if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
                 break
@@ -178,7 +181,8 @@ class Gatherer:
                 self._metrics.misses.inc()
         self._metrics.heard.set(len(came))
         oldest = ask.round - 2 * membership.limits.window
-        self.digests = {key: digest for key, digest in self.digests.items() if key[1] >= oldest}
+        with self._digests_lock:
+            self.digests = {origin: digest for origin, digest in self.digests.items() if origin.round >= oldest}
 
     def _pull(
         self,
@@ -195,20 +199,23 @@ class Gatherer:
             if content is None:
                 return
             origin = Origin(membership.digest, pull.peer, ask.round)
-            news.put(_News(pull, self.accept(membership.members[pull.peer].id, origin, ask, content)))
+            news.put(_News(pull, self.accept(origin, ask, content)))
         except RefusedError as refusal:
             news.put(_News(pull, refusal=refusal))
         except BehindError as behind:
             news.put(_News(pull, behind=behind.round))
+        except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
+            news.put(_News(pull, refusal=RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")))
 
-    def accept(self, id: str, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
+    def accept(self, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
         body, digest = content
         message = ask.form.unpack(body, digest, origin)
         why = ask.refuse(message)
         if why is not None:
             raise RefusedError(Reason.UNUSABLE, why)
-        first = self.digests.setdefault((id, ask.round), digest.hex())
+        with self._digests_lock:
+            first = self.digests.setdefault(origin, digest.hex())
         if first != digest.hex():
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message

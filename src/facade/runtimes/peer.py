@@ -86,10 +86,9 @@ class Node:
         self.links = Links(own, limits.chunk, self._certificates)
         self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
         self._gatherer.watch = self._notice
+        self._gatherer.digests = self._heard_before(begun)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
-        else:
-            self._gatherer.digests = self._heard_before(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
         self._lap = time.monotonic()
 
@@ -242,7 +241,6 @@ class Node:
         """Go on under the next list. The round is begun again: its graph and numbers are other ones."""
         round = self._post.round
         self._outgoing.withdraw(round)
-        self._gatherer.digests = {key: digest for key, digest in self._gatherer.digests.items() if key[1] < round}
         return round, self._enter(round)
 
     def _enter(self, round: int) -> Any:
@@ -263,10 +261,12 @@ class Node:
             " beside node.toml and start again, or ask the federation's admin"
         )
 
-    def _heard_before(self, round: int) -> dict[tuple[str, int], str]:
+    def _heard_before(self, round: int) -> dict[Origin, str]:
         """Digests that were accepted before a restart, for the rounds that may be played again."""
+        lists = {membership.epoch: membership for membership in self.lists.epochs.known}
         events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "heard" and e["round"] >= round]
-        return {(e["peer"], e["round"]): e["sha256"] for e in reversed(events)}
+        by_list = [(lists[e["epoch"]], e) for e in reversed(events) if e.get("epoch") in lists]
+        return {Origin(own.digest, own.number(e["peer"]) or 0, e["round"]): e["sha256"] for own, e in by_list}
 
     def _write_status(self, round: int) -> None:
         facts = {
