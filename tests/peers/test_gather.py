@@ -11,6 +11,7 @@ from facade.peers.headers import Reply, Status
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
+from facade.peers.refusals import Reason
 from facade.peers.waiting import Brisk, Patient
 from facade.runtimes import gather as pulling
 from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
@@ -26,7 +27,7 @@ class Peers:
     """Stands for the links: what each peer does when it is called."""
 
     def __init__(self, membership, **does):
-        self.membership, self.does, self.served = membership, does, 0
+        self.membership, self.does, self.served, self.refused = membership, does, 0, 0
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
@@ -55,6 +56,11 @@ class Peers:
 
     def is_dead_before_another(self, member, request):
         return self.serves(member, request) if self.served else self.is_dead(member, request)
+
+    def has_another_list_three_times(self, member, request):
+        self.refused += 1
+        refusal = Reply(Status.REFUSED, request.round, Reason.OTHER_MEMBERSHIP, digest=b"o" * 32)
+        return refusal if self.refused <= 3 else self.serves(member, request)
 
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
@@ -124,6 +130,15 @@ def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
     gatherer.digests = Watched()
     assert list(gather()) == [1]
     assert [origin.round for origin in gatherer.digests] == [3]
+
+
+def test_the_log_says_once_why_a_peer_refuses_this_site(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), b="has_another_list_three_times")
+    assert list(gather()) == [1]
+    told = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "refused"]
+    ours = gatherer._links.membership.digest.hex()[:16]
+    assert [(event["peer"], event["side"], event["reason"]) for event in told] == [("b", "callee", "other-membership")]
+    assert told[0]["details"] == f"its list is {b'o'.hex() * 8}, ours {ours}"
 
 
 def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):

@@ -69,6 +69,8 @@ class _Pull:
     chunk: int = FIRST_CHUNK
     retries: int = 0
     answered: bool = False
+    refused: Reason = Reason.NONE
+    """Why the peer refused the last call that it refused."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,14 @@ class Gatherer:
         self._metrics.rejected.labels(refusal.reason.word).inc()
         self._journal.refused(id, refusal.reason.word, details=refusal.details, side="payload", round=round)
 
+    def _note_refused(self, membership: Membership, round: int, pull: _Pull, reply: Reply) -> None:
+        """Say in the log that a peer refuses this node's calls, once for a reason."""
+        pull.retries += 1
+        if reply.reason is not pull.refused:
+            id, why = membership.members[pull.peer].id, reply.why(membership.digest)
+            self._journal.refused(id, reply.reason.word, details=why, side="callee", round=round)
+        pull.refused = reply.reason
+
     def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], heard: Iterable[int]) -> None:
         came = set(heard)
         for peer, pull in pulls.items():
@@ -250,7 +260,8 @@ class Gatherer:
                 if len(pull.content) == ask.form.size:
                     return bytes(pull.content), reply.digest
                 continue
-            pull.retries += reply.status is Status.REFUSED
+            if reply.status is Status.REFUSED:
+                self._note_refused(membership, ask.round, pull, reply)
             soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None
