@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from facade import stacks, tree
+from facade.checkpoint import Bell
 from facade.config import Experiment
-from facade.errors import FacadeError
+from facade.errors import FacadeError, StoppedError
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.identity import Join
@@ -107,7 +108,7 @@ class Processes:
         self._context.set_forkserver_preload(PRELOADED)
         self.homes = list(homes)
         self.running: dict[Path, Any] = {}
-        self.pipes: dict[multiprocessing.connection.Connection, Path] = {}
+        self.pipes: dict[multiprocessing.connection.Connection, tuple[Path, Any]] = {}
 
     def start(self, home: Path, body: Any = site_process, *more: Any) -> Any:
         """Start, or start again, one site."""
@@ -116,7 +117,7 @@ class Processes:
         process.start()
         sender.close()
         self.running[home] = process
-        self.pipes[receiver] = home
+        self.pipes[receiver] = home, process
         return process
 
     def __enter__(self) -> Processes:
@@ -136,16 +137,19 @@ class Processes:
             pipe.close()
 
     def events(self) -> Iterator[tuple[Path, Row]]:
-        """What the sites tell, until all have ended."""
+        """What the sites tell, until all have ended; of each, the last event says with which exit code."""
         while self.pipes:
             for ready in multiprocessing.connection.wait(list(self.pipes)):
                 pipe = next(pipe for pipe in self.pipes if pipe is ready)
-                home = self.pipes[pipe]
+                home, process = self.pipes[pipe]
                 try:
-                    yield home, json.loads(pipe.recv_bytes())
+                    event = json.loads(pipe.recv_bytes())
                 except (EOFError, OSError):
                     self.pipes.pop(pipe)
                     pipe.close()
+                    process.join()
+                    event = {"ended": process.exitcode}
+                yield home, event
 
 
 def run(
@@ -166,9 +170,20 @@ def run(
         files.begin(experiment, setup.federation, environment(1, setup.learner.executor.name))
         progress.start(experiment, 0)
         began = time.perf_counter()
-        with Processes(made.homes) as processes:
+        with _stopped_by_signals(), Processes(made.homes) as processes:
             _follow(processes, setup, progress)
         return _gathered(files, setup, made.homes, progress, time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Inside the with-block, SIGTERM and SIGINT raise StoppedError at once, so that no site is left running."""
+
+    def stop(number: int) -> None:
+        raise StoppedError("stopped, with all sites; a local network is not continued: start another one", number)
+
+    with Bell().listening(stop):
+        yield
 
 
 def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
@@ -177,15 +192,13 @@ def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
     for home, event in processes.events():
         if "failed" in event:
             raise FacadeError(f"site {home.name} stopped: {event['failed']}")
-        for row in event["rows"]:
+        if event.get("ended"):
+            raise FacadeError(f"site {home.name} ended with code {event['ended']}; see {home}/run/log.jsonl")
+        for row in event.get("rows", ()):
             moment = waiting.setdefault((row["round"], row["kind"]), [])
             moment.append(row)
             if len(moment) == setup.federation.n:
                 _tell(progress, setup, in_order(moment))
-    for home, process in processes.running.items():
-        process.join()
-        if process.exitcode:
-            raise FacadeError(f"site {home.name} ended with code {process.exitcode}; see {home}/run/log.jsonl")
 
 
 def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:
