@@ -13,6 +13,7 @@ import facade
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.across import across
+from facade.peers.founding import finish_rotation, rotate_site
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Limits, load
 from facade.peers.outcome import write_site
@@ -69,6 +70,40 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
     os.chmod(made.home("a") / "tls.key", 0o644)
     with pytest.raises(ExperimentError, match="chmod 600"):
         Site.load(made.home("a"))
+
+
+@pytest.mark.parametrize("name", ["tls.key", "signing.key"])
+def test_a_file_that_is_no_key_is_named(name, tmp_path):
+    made = federation(tmp_path)
+    (made.home("a") / name).write_text("-----BEGIN PRIVATE KEY-----\njunk\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(ExperimentError, match=rf"{name} is not a private key in PEM"):
+        Site.load(made.home("a"))
+
+
+@pytest.mark.parametrize("moved", range(3))
+def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, facade, tmp_path):
+    home = federation(tmp_path).home("a")
+    rotate_site(home, "a")
+    new = Site(home, None, (home / "next-tls.key").read_bytes(), (home / "next-certificate.pem").read_bytes())
+    for name in ("tls.key", "certificate.pem", "a.join")[:moved]:
+        (home / f"next-{name}").replace(home / name)
+    if moved == 1:
+        with pytest.raises(ExperimentError, match=r"certificate.pem does not belong to tls.key .* rotate --finish"):
+            Site.load(home)
+    assert facade("node", "rotate", "--home", home, "--finish").code == 0
+    found = Site.load(home)
+    assert (found.tls_key, found.certificate) == (new.tls_key, new.certificate)
+    assert not list(home.glob("next-*"))
+    assert "holds no new certificate" in facade("node", "rotate", "--home", home, "--finish").err
+
+
+def test_a_new_key_without_its_certificate_is_not_used(tmp_path):
+    home = federation(tmp_path).home("a")
+    rotate_site(home, "a").unlink()
+    (home / "next-certificate.pem").unlink()
+    with pytest.raises(ExperimentError, match="holds no new certificate"):
+        finish_rotation(home, "a")
+    assert Site.load(home)
 
 
 def test_keys_are_private_from_the_first_moment(tmp_path):

@@ -17,6 +17,7 @@ from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
 TLS_KEY, SIGNING_KEY, CERTIFICATE = "tls.key", "signing.key", "certificate.pem"
@@ -80,13 +81,25 @@ def new_signing_key(path: Path) -> str:
 
 def load_signing_key(path: Path) -> Ed25519PrivateKey:
     """The Ed25519 key of a file; ExperimentError if there is none."""
-    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = serialization.load_pem_private_key(read_private(path), None)
+    key = load_key(path)
     if not isinstance(key, Ed25519PrivateKey):
         raise ExperimentError(f"{path} is not an Ed25519 key")
     return key
+
+
+def load_key(path: Path) -> PrivateKeyTypes:
+    """The private key of a file; ExperimentError if there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(read_private(path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ExperimentError(
+            f"{path} is not a private key in PEM, without a password; restore it, or make keys with: facade node init"
+        ) from None
 
 
 def read_private(path: Path) -> bytes:

@@ -41,6 +41,20 @@ class Settings(BaseModel):
     data: dict[str, Any] = {"source": "experiment"}
     """This site's own [data]; source = "experiment" for its share of the experiment's own source."""
 
+    @classmethod
+    def load(cls, home: Path) -> Settings:
+        """The node.toml of a site's directory."""
+        path = home / "node.toml"
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text()))
+        except OSError as error:
+            raise ExperimentError(f"{path} cannot be read ({error.strerror}); make it with: facade node init") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
 
 @dataclass(frozen=True)
 class Site:
@@ -54,24 +68,20 @@ class Site:
     @classmethod
     def load(cls, home: Path) -> Site:
         """The site of a directory; ExperimentError if anything is missing or others can read keys."""
-        path = home / "node.toml"
-        try:
-            settings = Settings.model_validate(tomllib.loads(path.read_text()))
-        except OSError as error:
-            raise ExperimentError(f"{path} cannot be read ({error.strerror}); make it with: facade node init") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        key = identity.read_private(home / identity.TLS_KEY)
+        settings = Settings.load(home)
+        key = identity.load_key(home / identity.TLS_KEY)
         identity.load_signing_key(home / identity.SIGNING_KEY)
         try:
             certificate = (home / identity.CERTIFICATE).read_bytes()
-            identity.fingerprint(certificate)
+            certified = identity.parsed(certificate).public_key()
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{home / identity.CERTIFICATE} cannot be used: {error}") from None
-        return cls(home, settings, key, certificate)
+        if key.public_key() != certified:
+            raise ExperimentError(
+                f"{home / identity.CERTIFICATE} does not belong to {identity.TLS_KEY} beside it; if a change of the"
+                " certificate was interrupted, end it with: facade node rotate --finish"
+            )
+        return cls(home, settings, identity.read_private(home / identity.TLS_KEY), certificate)
 
     @property
     def run(self) -> Path:
