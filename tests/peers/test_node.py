@@ -1,8 +1,11 @@
 """One node in this process; what its peers would send is scripted."""
 
+import errno
+import os
+
 import pytest
 
-from facade.errors import FacadeError
+from facade.errors import FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import lines
 from facade.peers.membership import Change, changed
@@ -101,6 +104,21 @@ def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart
     node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
     assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
     assert node._heard_before(2) == {}
+
+
+def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):
+    scripted(node)
+    node.run()
+    before = (home / "run" / "status.json").read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StorageError, match=r"status.json could not be written: No space left on device"):
+        node._write_status(3)
+    monkeypatch.undo()
+    assert (home / "run" / "status.json").read_bytes() == before
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):

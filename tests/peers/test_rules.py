@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import facade
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, RunDirectoryError, StorageError
 from facade.peers import identity
 from facade.peers.across import across
 from facade.peers.founding import finish_rotation, rotate_site
@@ -21,7 +21,8 @@ from facade.peers.refusals import Reason
 from facade.peers.shelf import DivergedReplayError, Outgoing
 from facade.peers.site import Site, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
-from facade.runtimes.peer import Node
+from facade.records import RunDirectory
+from facade.runtimes.peer import Node, run
 from peers.makers import federation, tiny
 
 SOURCE = Path(facade.__file__).parent
@@ -256,3 +257,22 @@ def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
     journal.write("next", round=3)
     journal.close()
     assert [event["event"] for event in lines(path)] == ["whole", "next"]
+
+
+def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        journal._file.close()
+        journal._file = full
+        with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
+            journal.write("committed")
+    with pytest.raises(StorageError, match=r"could not be written: File exists"):
+        Journal(tmp_path / "log.jsonl" / "log.jsonl")
+
+
+def test_a_second_process_of_a_site_is_told_of_the_first(tmp_path):
+    home = federation(tmp_path).home("a")
+    with RunDirectory(home / "run").claimed(), pytest.raises(RunDirectoryError) as refused:
+        run(home)
+    assert "another process is computing this run" in str(refused.value)
+    assert "--out" not in str(refused.value)

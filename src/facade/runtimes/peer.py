@@ -278,7 +278,7 @@ class Node:
             "ledger": self.ledger.plain(),
             "refusals": dict(self.journal.refusals),
         }
-        (self.site.run / "status.json").write_bytes(identity.canonical(facts))
+        store.replace(self.site.run / "status.json", identity.canonical(facts))
 
 
 def run(
