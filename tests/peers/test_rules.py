@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import socket
 import urllib.request
@@ -22,6 +23,7 @@ from facade.peers.shelf import DivergedReplayError, Outgoing
 from facade.peers.site import Site, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
 from facade.records import RunDirectory
+from facade.runtimes.lists import Lists
 from facade.runtimes.peer import Node, run
 from peers.makers import federation, tiny
 
@@ -133,6 +135,40 @@ def test_a_list_that_was_changed_or_signed_by_another_is_refused(tmp_path):
         load(path, pinned)
 
 
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [("limits", "deadline", math.inf), ("schema", "mean", [math.nan]), ("experiment", "lr", math.nan)],
+)
+def test_a_list_with_a_number_that_is_none_is_refused(place, key, value, tmp_path):
+    made = federation(tmp_path)
+    path = made.home("a") / "membership.json"
+    lists, journal = Lists(Site.load(made.home("a"))), Journal(tmp_path / "log.jsonl")
+    written = json.loads(path.read_text())
+    written["membership"][place][key] = value
+    path.write_text(json.dumps(written))
+    with pytest.raises(ExperimentError, match="is not a membership list"):
+        load(path, made.membership.admins)
+    os.utime(path, ns=(0, 0))
+    lists.look(journal)
+    journal.close()
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["list-refused"]
+
+
+def test_options_that_cannot_be_used_are_named(facade, tmp_path):
+    made = federation(tmp_path)
+    (tmp_path / "exp.toml").write_text(tiny('data.clusters="3"', "data.skew=none", "topology.degree=2").toml())
+    joins = [made.home(id) / f"{id}.join" for id in "abc"]
+    build = ["network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin]
+    (tmp_path / "schema.json").write_text("{")
+    for option, given, says in (
+        ("--limit", "deadline=inf", "--limit: deadline: Input should be a finite number"),
+        ("--schema", tmp_path / "none.json", "cannot be read as JSON"),
+        ("--schema", tmp_path / "schema.json", "cannot be read as JSON"),
+    ):
+        ended = facade(*build, option, given)
+        assert (ended.code, says in ended.err.replace("\n", " ")) == (2, True)
+
+
 def test_code_that_the_experiment_names_is_refused_unless_the_site_allows_it(tmp_path):
     experiment = tiny().model_dump()
     refuse_foreign_names(experiment, [])
@@ -232,6 +268,49 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(tmp_path):
     paths[1].write_text(json.dumps(forged))
     with pytest.raises(ExperimentError, match="signature"):
         across(paths)
+
+
+def signed_site(site, facts):
+    """A site.json with a good signature, whatever it says."""
+    key = identity.load_signing_key(site.home / identity.SIGNING_KEY)
+    content = b"facade site 1\n" + json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+    signed = {"site": facts, "signing_key": identity.public_half(key), "signature": key.sign(content).hex()}
+    path = site.home / "site.json"
+    path.write_text(json.dumps(signed))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gain": float("nan")},
+        {"note": float("inf")},
+        {"images": None},
+        {"ledger": {"c": {"late": 1}}},
+        {"final": {"confusion": [[1, 2], [3]]}},
+        {"final": {"confusion": [[1, -2], [3, 4]]}},
+        {"final": {"confusion": [[0, 0], [0, 0]]}},
+        {"final": {"confusion": []}},
+        {"final": {"confusion": [[10**30]]}},
+    ],
+    ids=str,
+)
+def test_a_signed_file_that_makes_no_sense_is_named(changed, tmp_path):
+    site = Site.load(federation(tmp_path).home("a"))
+    assert across([signed_site(site, site_facts("a", 9))])["mean"] == 0.9
+    path = signed_site(site, site_facts("a", 9) | changed)
+    with pytest.raises(ExperimentError, match=rf"{path} is not a site.json \(.*\); a site writes one"):
+        across([path])
+
+
+def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
+    made = federation(tmp_path)
+    paths = [signed_site(Site.load(made.home(id)), site_facts("a", 9)) for id in "ab"]
+    with pytest.raises(ExperimentError, match="more than one file is of a; give one file for each site"):
+        across(paths)
+    other = site_facts("b", 9) | {"final": {"confusion": [[1]]}}
+    with pytest.raises(ExperimentError, match="different federations or experiments"):
+        across([paths[0], signed_site(Site.load(made.home("b")), other)])
 
 
 def test_metrics_are_served_on_this_machine_alone():
