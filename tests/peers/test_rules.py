@@ -20,7 +20,7 @@ from facade.peers.membership import Limits, load
 from facade.peers.outcome import write_site
 from facade.peers.refusals import Reason
 from facade.peers.shelf import DivergedReplayError, Outgoing
-from facade.peers.site import Site, refuse_foreign_names, set_up
+from facade.peers.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
 from facade.records import RunDirectory
 from facade.runtimes.lists import Lists
@@ -177,6 +177,13 @@ def test_code_that_the_experiment_names_is_refused_unless_the_site_allows_it(tmp
         with pytest.raises(ExperimentError, match="has not allowed"):
             refuse_foreign_names(named, ["other:Thing"])
         refuse_foreign_names(named, ["os:system"])
+
+
+def test_a_colon_alone_makes_no_code():
+    experiment = tiny("name=trial 3: digits", "data.root=/data:ro", "runtime.device=cuda:0", "data.clusters=6:2")
+    refuse_foreign_names(experiment.model_dump(), [])
+    own = experiment.model_dump() | {"model": {"name": "our_code:Net", "loss": "our_code:loss"}}
+    assert list(foreign_names(own)) == [("model.name", "our_code:Net"), ("model.loss", "our_code:loss")]
 
 
 def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):

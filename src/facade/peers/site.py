@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from facade.errors import ExperimentError
+from facade.names import is_foreign
 from facade.peers import identity
 from facade.peers.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
     from facade.data.federation import Federation
     from facade.setup import Setup
+
+_NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
+"""Texts of an experiment that may well have a colon, and are never looked up."""
 
 
 class Settings(BaseModel):
@@ -121,12 +125,17 @@ def set_up(site: Site, membership: Membership) -> Setup:
 def refuse_foreign_names(experiment: Mapping[str, Any], allowed: list[str]) -> None:
     """A signed experiment must never choose code for others: ExperimentError for every name of a
     user's own code that node.toml does not allow. Called before anything is looked up."""
-    for path, text in _texts(experiment, ""):
-        if ":" in text and path != "data.clusters" and text not in allowed:
+    for path, text in foreign_names(experiment):
+        if text not in allowed:
             raise ExperimentError(
                 f"the experiment names {path} = '{text}', which is code that this site has not allowed;"
                 f' look at it, and add it to node.toml: allow = ["{text}"]'
             )
+
+
+def foreign_names(experiment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(path, text) of all that could name a user's own code."""
+    return ((path, text) for path, text in _texts(experiment, "") if is_foreign(text) and path not in _NEVER_CODE)
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.identity import Join
 from facade.peers.membership import Limits
 from facade.peers.outcome import Outcome
+from facade.peers.site import foreign_names
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, judge, summarise
 from facade.rows import Row
@@ -54,7 +55,8 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
         for number, port in enumerate(ports):
             id = f"n{number:0{width}d}"
             # Everything here belongs to one person, who wrote the experiment: its names are allowed.
-            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": _own_names(experiment)}
+            names = {text for _, text in foreign_names(experiment.model_dump())}
+            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": sorted(names)}
             new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
             joins.append(Join.load(found_site(base / id, new)))
             homes.append(base / id)
@@ -77,12 +79,6 @@ def _reserved() -> Iterator[socket.socket]:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder
-
-
-def _own_names(experiment: Experiment) -> list[str]:
-    names = (experiment.algorithm["name"], experiment.model.name, experiment.topology.name, experiment.data.source)
-    others = (experiment.data.partition, experiment.data.skew)
-    return sorted({name for name in (*names, *others) if ":" in name})
 
 
 def site_process(home: str, events: Any) -> None:
