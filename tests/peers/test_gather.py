@@ -28,6 +28,7 @@ class Peers:
 
     def __init__(self, membership, **does):
         self.membership, self.does, self.served, self.refused = membership, does, 0, 0
+        self.silence = threading.Event()
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
@@ -56,6 +57,14 @@ class Peers:
 
     def is_dead_before_another(self, member, request):
         return self.serves(member, request) if self.served else self.is_dead(member, request)
+
+    def answers_nobody(self, member, request):
+        self.silence.wait()
+        return self.is_dead(member, request)
+
+    def serves_and_breaks_the_silence(self, member, request):
+        self.silence.set()
+        return self.serves(member, request)
 
     def has_another_list_three_times(self, member, request):
         self.refused += 1
@@ -104,6 +113,13 @@ def test_one_that_comes_late_leaves_its_place_to_the_others(gathering, monkeypat
     monkeypatch.setattr(pulling, "MOST_CALLS", 1)
     _, gather = gathering(Patient(Limits(deadline=20)), b=late, c="serves")
     assert sorted(gather()) == [1, 2]
+
+
+def test_one_that_never_answers_takes_no_place(gathering, monkeypatch):
+    monkeypatch.setattr(pulling, "MOST_CALLS", 1)
+    limits = Limits(deadline=20, floor=20, grace=0.1)
+    _, gather = gathering(Brisk(limits), b="answers_nobody", c="serves_and_breaks_the_silence")
+    assert list(gather()) == [2]
 
 
 def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(gathering, tmp_path):

@@ -3,6 +3,7 @@ waiting policy says to go on."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import statistics
 import threading
@@ -22,7 +23,7 @@ from facade.wire import Form, Origin
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
 MOST_CALLS = 16
-"""Calls under way at a time."""
+"""Calls under way at a time, to peers that answer."""
 _CALL_SECONDS = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
@@ -239,7 +240,9 @@ class Gatherer:
             length = min(pull.chunk, membership.limits.chunk)
             request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
             try:
-                with room:  # between two calls, others have their turn: late peers must not keep them waiting
+                # Late peers must not keep others waiting: between two calls those have their turn, and one who
+                # has not answered yet, and may be dead, takes no place.
+                with room if pull.answered else contextlib.nullcontext():
                     if pull.stop.is_set():
                         return None
                     reply = self._links.to(peer).call(request, _CALL_SECONDS)
