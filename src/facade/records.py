@@ -31,7 +31,7 @@ import torch
 from facade import machine, stacks, store
 from facade.config import NOT_HASHED, Experiment
 from facade.data.federation import Federation
-from facade.errors import RunDirectoryError, StorageError
+from facade.errors import RunDirectoryError
 from facade.rows import Row, RowsFile
 from facade.stacks import Stack
 
@@ -133,7 +133,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise RunDirectoryError(f"--out {self.path} cannot be written: {error.strerror}") from None
+            raise RunDirectoryError(f"{self.path} cannot be written: {error.strerror}") from None
         try:
             with contextlib.suppress(OSError):  # a file system without locks
                 self._lock(handle)
@@ -145,7 +145,7 @@ class RunDirectory:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunDirectoryError(f"--out {self.path}: another process is computing this run; wait for it") from None
+            raise RunDirectoryError(f"{self.path}: another process is computing this run; wait for it") from None
 
     def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
         """Write what is known before the first round; an earlier beginning of the same run is
@@ -174,13 +174,8 @@ class RunDirectory:
 
     def append(self, name: str, rows: list[Row]) -> None:
         """Add lines to a file of the run."""
-        try:
-            with (self.path / name).open("a") as file:
-                file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
-        except OSError as error:
-            raise StorageError(
-                f"{self.path / name} could not be written: {error.strerror}; when that is mended, add --resume"
-            ) from error
+        with store.writing(self.path / name), (self.path / name).open("a") as file:
+            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
 
     def length(self, name: str) -> int:
         """Bytes of a file of the run, 0 if there is none; they are on the disk when this returns."""
@@ -191,7 +186,7 @@ class RunDirectory:
 
     def cut(self, name: str, length: int) -> None:
         """Keep the first `length` bytes of a file of the run."""
-        with (self.path / name).open("ab") as file:
+        with store.writing(self.path / name), (self.path / name).open("ab") as file:
             file.truncate(length)
 
     def finish(self, models: Stack, summary: Row) -> None:

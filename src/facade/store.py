@@ -51,13 +51,25 @@ def write(path: Path, parts: Iterable[Buffer]) -> None:
         raise StorageError(f"{path} could not be written: {error.strerror}; what was there is unchanged") from error
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Inside the with-block, what the system says against writing a file or directory is a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path} could not be written: {error.strerror}; mend that and continue: what was complete is good"
+        ) from error
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with writing(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def is_aside(path: Path) -> bool:
@@ -94,10 +106,8 @@ class Store:
     def write(self, number: int, parts: Iterable[Buffer]) -> Path:
         """`save` for content that comes in parts, one after the other."""
         path = self.directory / f"{number:09d}.saved"
-        try:
+        with writing(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{self.directory} could not be made: {error.strerror}") from error
         write(path, _with_footer(parts))
         older = [p for p in self._files() if p.name <= path.name]
         for unwanted in set(self._files()) - set(older[-self.keep :]):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -113,6 +114,15 @@ def test_a_cluster_of_ones_own_can_be_reached_from_this_machine_with_a_token_onl
     assert any("gcs_server" in line for line in own.values())
     assert all("--disable-frontend" in line for line in own.values() if "dashboard.py" in line)
     assert listening(own) == {"127.0.0.1"}
+
+
+def test_ray_that_was_imported_without_a_token_is_refused_every_time(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    for _ in range(2):
+        with pytest.raises(ray_connection.ClusterError, match="ray was imported before this run"):
+            ray_connection.connected().__enter__()
+    assert "RAY_AUTH_MODE" not in os.environ
 
 
 def test_a_cluster_that_listens_beyond_the_machine_earns_a_warning(monkeypatch):

@@ -136,3 +136,13 @@ def leaves_on_sigterm(home, events):
             site_process(home, events)
     except FacadeError as error:
         raise SystemExit(error.exit_code) from None
+
+
+def stays(home, events):
+    """A site that never ends and says nothing."""
+    threading.Event().wait()
+
+
+def vanishes(home, events):
+    """A site that ends without a word."""
+    os._exit(7)

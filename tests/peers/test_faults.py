@@ -94,7 +94,7 @@ def run_with_trouble(trouble, made, processes):
     done, stopped = dict.fromkeys(made.homes, 0), None
     for home, event in processes.events():
         assert "failed" not in event
-        done[home] = max([done[home], *(row["round"] for row in event["rows"])])
+        done[home] = max([done[home], *(row["round"] for row in event.get("rows", ()))])
         if trouble != "slow" and stopped is None and done[troubled] >= 2:
             os.kill(process.pid, signal.SIGKILL if trouble == "dead" else signal.SIGSTOP)
             stopped = time.monotonic()

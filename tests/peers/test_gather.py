@@ -11,8 +11,10 @@ from facade.peers.headers import Reply, Status
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
+from facade.peers.refusals import Reason
 from facade.peers.waiting import Brisk, Patient
-from facade.runtimes.gather import Ask, Gatherer, ShutOutError
+from facade.runtimes import gather as pulling
+from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.rpc import UnreachableError
 from facade.wire import Form, Origin, pack
 from peers.makers import federation
@@ -25,7 +27,8 @@ class Peers:
     """Stands for the links: what each peer does when it is called."""
 
     def __init__(self, membership, **does):
-        self.membership, self.does = membership, does
+        self.membership, self.does, self.served, self.refused = membership, does, 0, 0
+        self.silence = threading.Event()
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
@@ -34,10 +37,39 @@ class Peers:
     def serves(self, member, request):
         content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
         digest = hashlib.sha256(content).digest()
+        self.served += 1
         return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
 
     def denies(self, member, request):
         raise UnreachableError("PERMISSION_DENIED: stranger", denied=True)
+
+    def is_beyond(self, member, request):
+        return Reply(Status.GONE, request.round + 2)
+
+    def is_far_beyond(self, member, request):
+        return Reply(Status.GONE, 1 << 40)
+
+    def is_gone_but_not_beyond(self, member, request):
+        return Reply(Status.GONE, request.round)
+
+    def is_not_ready_before_another(self, member, request):
+        return self.serves(member, request) if self.served else Reply(Status.NOT_YET, request.round)
+
+    def is_dead_before_another(self, member, request):
+        return self.serves(member, request) if self.served else self.is_dead(member, request)
+
+    def answers_nobody(self, member, request):
+        self.silence.wait()
+        return self.is_dead(member, request)
+
+    def serves_and_breaks_the_silence(self, member, request):
+        self.silence.set()
+        return self.serves(member, request)
+
+    def has_another_list_three_times(self, member, request):
+        self.refused += 1
+        refusal = Reply(Status.REFUSED, request.round, Reason.OTHER_MEMBERSHIP, digest=b"o" * 32)
+        return refusal if self.refused <= 3 else self.serves(member, request)
 
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
@@ -45,13 +77,14 @@ class Peers:
 
 @pytest.fixture
 def gathering(tmp_path):
-    """Site a asks b and c; a gatherer and the question."""
+    """Site a asks those of b and c who do something; a gatherer and the question."""
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
-    def made(policy, **does):
+    def made(policy, refuse=lambda message: None, **does):
         gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
-        return gatherer, lambda: gatherer.gather(membership, 0, Ask(3, [1, 2], Form(MESSAGE), lambda message: None))
+        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), refuse, 10)
+        return gatherer, lambda: gatherer.gather(membership, 0, ask)
 
     yield made
     journal.close()
@@ -63,10 +96,65 @@ def test_a_site_that_no_neighbour_admits_is_told_so_at_once(gathering):
         gather()
 
 
+def test_one_neighbour_alone_does_not_shut_a_site_out(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="denies")
+    assert gather() == {}
+    assert gatherer._ledger.of("b").refused == {"not-admitted": 1}
+
+
 def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
     gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
     assert list(gather()) == [1]
     assert gatherer._ledger.of("c").refused == {"not-admitted": 1}
+
+
+@pytest.mark.parametrize("late", ["is_not_ready_before_another", "is_dead_before_another"])
+def test_one_that_comes_late_leaves_its_place_to_the_others(gathering, monkeypatch, late):
+    monkeypatch.setattr(pulling, "MOST_CALLS", 1)
+    _, gather = gathering(Patient(Limits(deadline=20)), b=late, c="serves")
+    assert sorted(gather()) == [1, 2]
+
+
+def test_one_that_never_answers_takes_no_place(gathering, monkeypatch):
+    monkeypatch.setattr(pulling, "MOST_CALLS", 1)
+    limits = Limits(deadline=20, floor=20, grace=0.1)
+    _, gather = gathering(Brisk(limits), b="answers_nobody", c="serves_and_breaks_the_silence")
+    assert list(gather()) == [2]
+
+
+def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), refuse=lambda message: message["absent"], b="serves", c="serves")
+    assert gather() == {}
+    assert gatherer._ledger.of("c").refused == {"unusable": 1}
+    assert "KeyError: 'absent'" in (tmp_path / "log.jsonl").read_text()
+
+
+def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="serves")
+
+    class Watched(dict):
+        """Digests that a late pull adds to, if it may, while somebody reads them."""
+
+        def items(self):
+            assert gatherer._digests_lock.locked()
+            return super().items()
+
+        def setdefault(self, *given):
+            assert gatherer._digests_lock.locked()
+            return super().setdefault(*given)
+
+    gatherer.digests = Watched()
+    assert list(gather()) == [1]
+    assert [origin.round for origin in gatherer.digests] == [3]
+
+
+def test_the_log_says_once_why_a_peer_refuses_this_site(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), b="has_another_list_three_times")
+    assert list(gather()) == [1]
+    told = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "refused"]
+    ours = gatherer._links.membership.digest.hex()[:16]
+    assert [(event["peer"], event["side"], event["reason"]) for event in told] == [("b", "callee", "other-membership")]
+    assert told[0]["details"] == f"its list is {b'o'.hex() * 8}, ours {ours}"
 
 
 def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):
@@ -95,3 +183,33 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
     for thread in pulls:
         thread.join(10)
     assert not any(thread.is_alive() for thread in pulls)
+
+
+@pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
+def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, other):
+    _, gather = gathering(Brisk(Limits(floor=20, grace=0.1)), b="is_beyond", c=other)
+    with pytest.raises(BehindError) as behind:
+        gather()
+    assert behind.value.round == 5
+
+
+def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):
+    gatherer, gather = gathering(Patient(LIMITS), b="is_far_beyond", c="serves")
+    assert list(gather()) == [2]
+    assert gatherer._ledger.of("b").late == 1
+    gone = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "gone"]
+    assert [(event["round"], event["peer"]) for event in gone] == [(3, "b")]
+
+
+@pytest.mark.parametrize(("other", "round"), [("is_far_beyond", 10), ("is_beyond", 5)])
+def test_nobody_is_followed_beyond_the_last_round_nor_one_beyond_the_others(gathering, other, round):
+    _, gather = gathering(Patient(LIMITS), b="is_far_beyond", c=other)
+    with pytest.raises(BehindError) as behind:
+        gather()
+    assert behind.value.round == round
+
+
+def test_one_that_has_left_the_round_but_is_not_beyond_it_is_refused(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="is_gone_but_not_beyond", c="is_gone_but_not_beyond")
+    assert gather() == {}
+    assert [gatherer._ledger.of(id).refused for id in "bc"] == [{"malformed-reply": 1}] * 2

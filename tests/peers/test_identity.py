@@ -1,14 +1,17 @@
 """The identity matrix: who may call, and whose answers count. Real TLS, real sockets, port 0."""
 
 import datetime
+import json
+import socket
 from contextlib import contextmanager
 
 import grpc
 import pytest
 
+from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.headers import Kind, Request, Status
-from facade.peers.membership import Change, Member, changed
+from facade.peers.membership import Change, Member, Membership, changed
 from facade.peers.refusals import Reason
 from facade.runtimes.rpc import Credentials, Link, Server, UnreachableError
 from peers.makers import federation, gate
@@ -195,3 +198,40 @@ def test_an_oversize_request_never_reaches_the_gate(door):
         channel.unary_unary("/facade.Peer/Call")(b"x" * 5000, timeout=5)
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert door.parsed == 0
+
+
+def test_a_connection_over_a_long_way_has_the_time_it_needs(door, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(grpc, "secure_channel", lambda *_, options: asked.update(options) or grpc.insecure_channel("x"))
+    with link(door.made.key("b"), door.made.certificate("b"), door.member()):
+        pass
+    assert asked["grpc.min_reconnect_backoff_ms"] >= 20_000  # gRPC gives a connection no less; retries come sooner
+    assert asked["grpc.max_reconnect_backoff_ms"] <= 1_000
+
+
+def test_a_certificate_is_written_in_one_way_in_a_list(tmp_path):
+    made = federation(tmp_path)
+    path, written = made.home("a") / "a.join", json.loads((made.home("a") / "a.join").read_text())
+    plain = written["certificate"]
+    for text in (plain.rstrip(), plain.replace("\n", "\r\n"), "of h07\n" + plain):
+        path.write_text(json.dumps(written | {"certificate": text}))
+        assert made.join("a").certificate == plain
+        members = [m.model_dump() | ({"certificate": text} if m.id == "a" else {}) for m in made.membership.members]
+        with pytest.raises(ValueError, match="the certificate of 'a' is not in plain PEM"):
+            Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+    path.write_text(json.dumps(written | {"certificate": plain + made.certificate("b").decode()}))
+    with pytest.raises(ExperimentError, match="2 certificates are given where one is expected"):
+        made.join("a")
+
+
+def test_why_nothing_can_listen_is_said(tmp_path):
+    made = federation(tmp_path)
+    asked = gate(made, tmp_path)
+    own, others = Credentials(made.key("a"), made.certificate("a")), lambda: made.membership.members
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = f"127.0.0.1:{somebody.getsockname()[1]}"
+        with pytest.raises(ExperimentError, match="Address already in use; is another node running"):
+            Server(asked, own, taken, others, False)
+    with pytest.raises(ExperimentError, match="a key or a certificate cannot be used"):
+        Server(asked, Credentials(made.key("b"), made.certificate("a")), "127.0.0.1:0", others, False)
+    asked.journal.close()

@@ -54,18 +54,18 @@ def gatherer():
 def test_mutated_payloads_are_all_refused_for_a_reason():
     content = pack(ORIGIN, message())
     digest = hashlib.sha256(content).digest()
-    ask, hearer = Ask(7, [1], Form(message()), refuse), gatherer()
+    ask, hearer = Ask(7, [1], Form(message()), refuse, 10), gatherer()
     random, reasons, before = np.random.default_rng(1), Counter(), rss()
     for _ in range(MANY):
         changed = mutated(content, random)
         if changed == content:
             continue
         with pytest.raises(RefusedError) as refused:
-            hearer.accept("b", ORIGIN, ask, (changed, digest))
+            hearer.accept(ORIGIN, ask, (changed, digest))
         reasons[refused.value.reason] += 1
     assert set(reasons) == {Reason.WRONG_SIZE, Reason.WRONG_DIGEST}
     assert rss() - before < 20e6
-    assert hearer.accept("b", ORIGIN, ask, (content, digest))["choice"] == 1
+    assert hearer.accept(ORIGIN, ask, (content, digest))["choice"] == 1
 
 
 def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their_form():
@@ -105,24 +105,24 @@ def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their
 )
 def test_each_consistent_mistake_has_its_own_reason(sent, reason):
     content = sent()
-    ask = Ask(7, [1], Form(message()), refuse)
+    ask = Ask(7, [1], Form(message()), refuse, 10)
     if reason is None:
-        gatherer().accept("b", ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+        gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
         return
     with pytest.raises(RefusedError) as refused:
-        gatherer().accept("b", ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+        gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
     assert refused.value.reason == reason
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
-    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse)
+    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse, 10)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
-    hearer.accept("b", ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+    hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
     with pytest.raises(RefusedError) as refused:
-        hearer.accept("b", ORIGIN, ask, (second, hashlib.sha256(second).digest()))
+        hearer.accept(ORIGIN, ask, (second, hashlib.sha256(second).digest()))
     assert refused.value.reason == Reason.EQUIVOCATION
-    assert hearer.digests["b", 7] == hashlib.sha256(first).hexdigest()
-    hearer.accept("b", ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+    assert hearer.digests[ORIGIN] == hashlib.sha256(first).hexdigest()
+    hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
 
 
 def test_mutated_replies_are_refused_or_say_nothing_new():

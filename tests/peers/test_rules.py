@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import socket
 import urllib.request
@@ -10,17 +11,20 @@ from pathlib import Path
 import pytest
 
 import facade
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, RunDirectoryError, StorageError
 from facade.peers import identity
 from facade.peers.across import across
+from facade.peers.founding import finish_rotation, rotate_site
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Limits, load
 from facade.peers.outcome import write_site
 from facade.peers.refusals import Reason
 from facade.peers.shelf import DivergedReplayError, Outgoing
-from facade.peers.site import Site, refuse_foreign_names, set_up
+from facade.peers.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
-from facade.runtimes.peer import Node
+from facade.records import RunDirectory
+from facade.runtimes.lists import Lists
+from facade.runtimes.peer import Node, run
 from peers.makers import federation, tiny
 
 SOURCE = Path(facade.__file__).parent
@@ -71,6 +75,40 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
         Site.load(made.home("a"))
 
 
+@pytest.mark.parametrize("name", ["tls.key", "signing.key"])
+def test_a_file_that_is_no_key_is_named(name, tmp_path):
+    made = federation(tmp_path)
+    (made.home("a") / name).write_text("-----BEGIN PRIVATE KEY-----\njunk\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(ExperimentError, match=rf"{name} is not a private key in PEM"):
+        Site.load(made.home("a"))
+
+
+@pytest.mark.parametrize("moved", range(3))
+def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, facade, tmp_path):
+    home = federation(tmp_path).home("a")
+    rotate_site(home, "a")
+    new = Site(home, None, (home / "next-tls.key").read_bytes(), (home / "next-certificate.pem").read_bytes())
+    for name in ("tls.key", "certificate.pem", "a.join")[:moved]:
+        (home / f"next-{name}").replace(home / name)
+    if moved == 1:
+        with pytest.raises(ExperimentError, match=r"certificate.pem does not belong to tls.key .* rotate --finish"):
+            Site.load(home)
+    assert facade("node", "rotate", "--home", home, "--finish").code == 0
+    found = Site.load(home)
+    assert (found.tls_key, found.certificate) == (new.tls_key, new.certificate)
+    assert not list(home.glob("next-*"))
+    assert "holds no new certificate" in facade("node", "rotate", "--home", home, "--finish").err
+
+
+def test_a_new_key_without_its_certificate_is_not_used(tmp_path):
+    home = federation(tmp_path).home("a")
+    rotate_site(home, "a").unlink()
+    (home / "next-certificate.pem").unlink()
+    with pytest.raises(ExperimentError, match="holds no new certificate"):
+        finish_rotation(home, "a")
+    assert Site.load(home)
+
+
 def test_keys_are_private_from_the_first_moment(tmp_path):
     made = federation(tmp_path)
     for name in (identity.TLS_KEY, identity.SIGNING_KEY, "node.toml"):
@@ -97,6 +135,40 @@ def test_a_list_that_was_changed_or_signed_by_another_is_refused(tmp_path):
         load(path, pinned)
 
 
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [("limits", "deadline", math.inf), ("schema", "mean", [math.nan]), ("experiment", "lr", math.nan)],
+)
+def test_a_list_with_a_number_that_is_none_is_refused(place, key, value, tmp_path):
+    made = federation(tmp_path)
+    path = made.home("a") / "membership.json"
+    lists, journal = Lists(Site.load(made.home("a"))), Journal(tmp_path / "log.jsonl")
+    written = json.loads(path.read_text())
+    written["membership"][place][key] = value
+    path.write_text(json.dumps(written))
+    with pytest.raises(ExperimentError, match="is not a membership list"):
+        load(path, made.membership.admins)
+    os.utime(path, ns=(0, 0))
+    lists.look(journal)
+    journal.close()
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["list-refused"]
+
+
+def test_options_that_cannot_be_used_are_named(facade, tmp_path):
+    made = federation(tmp_path)
+    (tmp_path / "exp.toml").write_text(tiny('data.clusters="3"', "data.skew=none", "topology.degree=2").toml())
+    joins = [made.home(id) / f"{id}.join" for id in "abc"]
+    build = ["network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin]
+    (tmp_path / "schema.json").write_text("{")
+    for option, given, says in (
+        ("--limit", "deadline=inf", "--limit: deadline: Input should be a finite number"),
+        ("--schema", tmp_path / "none.json", "cannot be read as JSON"),
+        ("--schema", tmp_path / "schema.json", "cannot be read as JSON"),
+    ):
+        ended = facade(*build, option, given)
+        assert (ended.code, says in ended.err.replace("\n", " ")) == (2, True)
+
+
 def test_code_that_the_experiment_names_is_refused_unless_the_site_allows_it(tmp_path):
     experiment = tiny().model_dump()
     refuse_foreign_names(experiment, [])
@@ -105,6 +177,13 @@ def test_code_that_the_experiment_names_is_refused_unless_the_site_allows_it(tmp
         with pytest.raises(ExperimentError, match="has not allowed"):
             refuse_foreign_names(named, ["other:Thing"])
         refuse_foreign_names(named, ["os:system"])
+
+
+def test_a_colon_alone_makes_no_code():
+    experiment = tiny("name=trial 3: digits", "data.root=/data:ro", "runtime.device=cuda:0", "data.clusters=6:2")
+    refuse_foreign_names(experiment.model_dump(), [])
+    own = experiment.model_dump() | {"model": {"name": "our_code:Net", "loss": "our_code:loss"}}
+    assert list(foreign_names(own)) == [("model.name", "our_code:Net"), ("model.loss", "our_code:loss")]
 
 
 def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
@@ -198,6 +277,49 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(tmp_path):
         across(paths)
 
 
+def signed_site(site, facts):
+    """A site.json with a good signature, whatever it says."""
+    key = identity.load_signing_key(site.home / identity.SIGNING_KEY)
+    content = b"facade site 1\n" + json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+    signed = {"site": facts, "signing_key": identity.public_half(key), "signature": key.sign(content).hex()}
+    path = site.home / "site.json"
+    path.write_text(json.dumps(signed))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gain": float("nan")},
+        {"note": float("inf")},
+        {"images": None},
+        {"ledger": {"c": {"late": 1}}},
+        {"final": {"confusion": [[1, 2], [3]]}},
+        {"final": {"confusion": [[1, -2], [3, 4]]}},
+        {"final": {"confusion": [[0, 0], [0, 0]]}},
+        {"final": {"confusion": []}},
+        {"final": {"confusion": [[10**30]]}},
+    ],
+    ids=str,
+)
+def test_a_signed_file_that_makes_no_sense_is_named(changed, tmp_path):
+    site = Site.load(federation(tmp_path).home("a"))
+    assert across([signed_site(site, site_facts("a", 9))])["mean"] == 0.9
+    path = signed_site(site, site_facts("a", 9) | changed)
+    with pytest.raises(ExperimentError, match=rf"{path} is not a site.json \(.*\); a site writes one"):
+        across([path])
+
+
+def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
+    made = federation(tmp_path)
+    paths = [signed_site(Site.load(made.home(id)), site_facts("a", 9)) for id in "ab"]
+    with pytest.raises(ExperimentError, match="more than one file is of a; give one file for each site"):
+        across(paths)
+    other = site_facts("b", 9) | {"final": {"confusion": [[1]]}}
+    with pytest.raises(ExperimentError, match="different federations or experiments"):
+        across([paths[0], signed_site(Site.load(made.home("b")), other)])
+
+
 def test_metrics_are_served_on_this_machine_alone():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -221,3 +343,22 @@ def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
     journal.write("next", round=3)
     journal.close()
     assert [event["event"] for event in lines(path)] == ["whole", "next"]
+
+
+def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        journal._file.close()
+        journal._file = full
+        with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
+            journal.write("committed")
+    with pytest.raises(StorageError, match=r"could not be written: File exists"):
+        Journal(tmp_path / "log.jsonl" / "log.jsonl")
+
+
+def test_a_second_process_of_a_site_is_told_of_the_first(tmp_path):
+    home = federation(tmp_path).home("a")
+    with RunDirectory(home / "run").claimed(), pytest.raises(RunDirectoryError) as refused:
+        run(home)
+    assert "another process is computing this run" in str(refused.value)
+    assert "--out" not in str(refused.value)

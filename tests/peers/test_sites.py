@@ -1,14 +1,21 @@
 """Sites as their operators meet them: the commands, their own data, a good leave."""
 
 import json
+import multiprocessing
+import os
+import signal
 
 import numpy as np
+import pytest
 
+from facade.errors import FacadeError, StoppedError
 from facade.peers.membership import load
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
+from facade.runtimes import local_network
 from facade.runtimes.local_network import Processes, founded
-from peers.makers import QUICK, leaves_on_sigterm, tiny
+from facade.runtimes.recorder import Quiet
+from peers.makers import QUICK, leaves_on_sigterm, stays, tiny, vanishes
 
 
 def own_data(path, names, seed):
@@ -83,7 +90,7 @@ def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
     with founded(experiment, tmp_path, "patient", QUICK) as made, Processes(made.homes[1:]) as processes:
         process = processes.start(made.homes[0], leaves_on_sigterm)
         for home, event in processes.events():
-            if home == made.homes[0] and event["rows"] and process.is_alive():
+            if home == made.homes[0] and event.get("rows") and process.is_alive():
                 process.terminate()
                 process.join(15)
                 assert process.exitcode == 0
@@ -93,3 +100,24 @@ def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
         failures = [event["failed"] for _, event in processes.events() if "failed" in event]
         assert all("left in good order" in failure for failure in failures)
     assert all(Outcome.load(home / "run") for home in made.homes)
+
+
+def test_a_site_that_dies_without_a_word_ends_a_network_on_this_machine(tmp_path):
+    with Processes([]) as processes:
+        processes.start(tmp_path / "n0", stays)
+        processes.start(tmp_path / "n1", vanishes)
+        with pytest.raises(FacadeError, match="site n1 ended with code 7; see "):
+            local_network._follow(processes, None, Quiet())
+    assert not multiprocessing.active_children()
+
+
+def test_a_network_on_this_machine_that_is_told_to_stop_leaves_no_site_behind(tmp_path):
+    class Terminated(Quiet):
+        def round(self, done, rounds):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    experiment = tiny('data.clusters="1:1"', "topology.name=complete", "training.rounds=50", "evaluation.every=50")
+    with pytest.raises(StoppedError) as stopped:
+        local_network.run(experiment, tmp_path / "net", progress=Terminated())
+    assert stopped.value.exit_code == 128 + signal.SIGTERM
+    assert not multiprocessing.active_children()

@@ -49,7 +49,7 @@ def build(
 
     described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
-    look = None if schema is None else _checked(Schema, json.loads(schema.read_text()), "--schema")
+    look = None if schema is None else _checked(Schema, _read(schema), "--schema")
     terms = Terms(described.name, public, _policy(policy), limits_of(limit or []), look)
     made = found_federation([identity.Join.load(path) for path in joins], described, terms)
     store.replace(output, made.sign(key).encode())
@@ -58,6 +58,13 @@ def build(
         " Every site puts it beside its node.toml.",
         soft_wrap=True,
     )
+
+
+def _read(schema: Path) -> Any:
+    try:
+        return json.loads(schema.read_text())
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"--schema {schema} cannot be read as JSON ({error})") from None
 
 
 def _brings_own(experiment: Path) -> bool:

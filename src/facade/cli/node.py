@@ -55,9 +55,9 @@ def rotate(
     """Make a new TLS key and certificate, to be listed by `facade network update --rotate`."""
     need_extra()
     from facade.peers.founding import finish_rotation, rotate_site
-    from facade.peers.site import Site
+    from facade.peers.site import Settings
 
-    id = Site.load(home).settings.id
+    id = Settings.load(home).id  # keys and certificate need not fit while a change is under way
     if finish:
         finish_rotation(home, id)
         out.print("The new certificate is in place; if the node runs, stop it and start it again.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,31 +19,34 @@ from facade.peers.outcome import read_site
 def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
     """Accuracy of every site and its gain over training alone; mean, worst, spread; groups by head."""
     found = [read_site(path, _listed(membership)) for path in paths]
-    runs = {(site["federation"], site["experiment_sha256"]) for site in found}
+    runs = {(site.federation, site.experiment_sha256, len(site.final.confusion)) for site in found}
     if len(runs) > 1:
         raise ExperimentError("these files come from different federations or experiments; compare one at a time")
-    confusion = np.array([site["final"]["confusion"] for site in found], dtype=np.int64)
+    twice = sorted(id for id, count in Counter(site.id for site in found).items() if count > 1)
+    if twice:
+        raise ExperimentError(f"more than one file is of {', '.join(twice)}; give one file for each site")
+    confusion = np.array([site.final.confusion for site in found], dtype=np.int64)
     accuracy = metrics.accuracy(confusion)
     sites = [
         {
-            "id": site["id"],
+            "id": site.id,
             "accuracy": float(accuracy[i]),
-            "gain": site.get("gain"),
-            "choice": site["final"].get("choice"),
-            "images": site["images"],
-            "missed": {id: e["late"] + e["missed"] for id, e in site["ledger"].items() if e["late"] + e["missed"]},
+            "gain": site.gain,
+            "choice": site.final.choice,
+            "images": site.images,
+            "missed": {id: e.late + e.missed for id, e in site.ledger.items() if e.late + e.missed},
         }
         for i, site in enumerate(found)
     ]
     return {
-        "federation": found[0]["federation"],
-        "algorithm": found[0]["algorithm"],
-        "policy": found[0]["policy"],
+        "federation": found[0].federation,
+        "algorithm": found[0].algorithm,
+        "policy": found[0].policy,
         "sites": sorted(sites, key=lambda site: str(site["id"])),
         "mean": float(accuracy.mean()),
         "worst": float(accuracy.min()),
         "spread": float(accuracy.max() - accuracy.min()),
-        "losers": sorted(site["id"] for site in found if site.get("gain") is not None and site["gain"] < 0),
+        "losers": sorted(site.id for site in found if site.gain is not None and site.gain < 0),
     }
 
 

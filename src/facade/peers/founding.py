@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from facade import store
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.identity import Join
@@ -62,19 +63,19 @@ def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:
     join = Join.load(home / f"{id}.join")
     key, certificate = identity.new_certificate(id, days)
     identity.private(home / f"next-{identity.TLS_KEY}", key)
-    (home / f"next-{identity.CERTIFICATE}").write_bytes(certificate)
-    path = home / f"next-{id}.join"
-    path.write_text(Join(id, join.address, certificate.decode(), join.signing_key).json())
+    store.replace(home / f"next-{identity.CERTIFICATE}", certificate)
+    path = home / f"next-{id}.join"  # made and moved last: while it is there, a change is under way
+    store.replace(path, Join(id, join.address, certificate.decode(), join.signing_key).json().encode())
     return path
 
 
 def finish_rotation(home: Path, id: str) -> None:
-    """Use the new key and certificate from the next start on."""
-    names = (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join")
-    if not all((home / f"next-{name}").exists() for name in names):
+    """Use the new key and certificate from the next start on. What was interrupted goes on."""
+    if not (home / f"next-{id}.join").exists():
         raise ExperimentError(f"{home} holds no new certificate; make one with: facade node rotate")
-    for name in names:
-        (home / f"next-{name}").replace(home / name)
+    for name in (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join"):
+        if (home / f"next-{name}").exists():
+            (home / f"next-{name}").replace(home / name)
 
 
 @dataclass(frozen=True)

@@ -113,17 +113,21 @@ class Gate:
         soon = request.round <= self.round + 1
         found = self.outgoing.get(request.round, LONGEST_WAIT if soon else 0.0)
         if found is None:
-            gone = request.round <= self.outgoing.newest
-            return Reply(Status.GONE if gone else Status.NOT_YET, self.round)
+            return self._absent(request.round)
         if not self.entitled(request.round, request.caller):
             raise RefusedError(Reason.NOT_ENTITLED, f"number {request.caller} is no neighbour in round {request.round}")
         if not 0 < request.length <= self.largest_chunk or request.offset >= found.total:
             raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {found.total}")
         try:
             chunk = found.chunk(request.offset, request.length)
-        except OSError:  # it left the window between the look and the reading
-            return Reply(Status.GONE, self.round)
+        except OSError:  # it left the shelf between the look and the reading
+            return self._absent(request.round)
         return Reply(Status.HERE, self.round, total=found.total, digest=found.digest, chunk=chunk)
+
+    def _absent(self, round: int) -> Reply:
+        """What to say of a message that is not on the shelf."""
+        here = self.round
+        return Reply(Status.GONE if round < here else Status.NOT_YET, here)
 
     def _one_of_few(self, id: str) -> _Place:
         return _Place(self._calls, self._lock, id)

@@ -82,6 +82,12 @@ class Reply:
     """SHA-256 of the whole message; in a refusal for OTHER_MEMBERSHIP, that of one's own list."""
     chunk: bytes = b""
 
+    def why(self, ours: bytes) -> str:
+        """Why a request was refused, in words, given the digest of the caller's list."""
+        if self.reason is Reason.OTHER_MEMBERSHIP:
+            return f"its list is {self.digest.hex()[:16]}, ours {ours.hex()[:16]}"
+        return self.reason.word
+
     def packed(self) -> bytes:
         """As it travels."""
         return _REPLY.pack(_MARK, self.status, self.reason, self.round, self.total, self.digest) + self.chunk

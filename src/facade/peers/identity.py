@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 import json
@@ -16,6 +17,7 @@ from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
 TLS_KEY, SIGNING_KEY, CERTIFICATE = "tls.key", "signing.key", "certificate.pem"
@@ -40,7 +42,7 @@ class Join:
             written = json.loads(path.read_text())
             join = cls(**{key: str(written[key]) for key in ("id", "address", "certificate", "signing_key")})
             check_name(join.id)
-            fingerprint(join.certificate)
+            join = dataclasses.replace(join, certificate=canonical_pem(join.certificate))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is not a .join file ({error}); make one with: facade node init") from None
         return join
@@ -79,13 +81,25 @@ def new_signing_key(path: Path) -> str:
 
 def load_signing_key(path: Path) -> Ed25519PrivateKey:
     """The Ed25519 key of a file; ExperimentError if there is none."""
-    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = serialization.load_pem_private_key(read_private(path), None)
+    key = load_key(path)
     if not isinstance(key, Ed25519PrivateKey):
         raise ExperimentError(f"{path} is not an Ed25519 key")
     return key
+
+
+def load_key(path: Path) -> PrivateKeyTypes:
+    """The private key of a file; ExperimentError if there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(read_private(path), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ExperimentError(
+            f"{path} is not a private key in PEM, without a password; restore it, or make keys with: facade node init"
+        ) from None
 
 
 def read_private(path: Path) -> bytes:
@@ -159,6 +173,18 @@ def parsed(pem: str | bytes) -> Certificate:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(pem.encode() if isinstance(pem, str) else pem)
+
+
+def canonical_pem(text: str) -> str:
+    """The certificate in a PEM text in the one way of writing it, which can be joined to others';
+    ValueError unless there is exactly one."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    found = x509.load_pem_x509_certificates(text.encode())
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} certificates are given where one is expected")
+    return found[0].public_bytes(Encoding.PEM).decode()
 
 
 def days_left(pem: str | bytes) -> float:

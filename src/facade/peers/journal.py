@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from facade import store
 from facade.errors import ExperimentError
 
 
@@ -17,21 +18,26 @@ class Journal:
     so a killed process leaves at most one half line, which the next start ends."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-        self._file = path.open("ab", buffering=0)
+        self._path = path
+        with store.writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._file = path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
         if torn:
-            self._file.write(b"\n")
+            self._add(b"\n")
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a line."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event} | facts, separators=(",", ":")) + "\n"
-        with self._lock:
+        self._add(line.encode())
+
+    def _add(self, line: bytes) -> None:
+        with self._lock, store.writing(self._path):
             if not self._file.closed:  # a handler may outlive its server by a moment
-                self._file.write(line.encode())
+                self._file.write(line)
 
     def refused(self, peer: str, reason: str, **facts: Any) -> None:
         """Count a refusal and add its line; of a flood, only every power of two."""

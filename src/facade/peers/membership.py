@@ -24,9 +24,9 @@ _SIGNED = b"facade membership 1\n"
 
 
 class Part(BaseModel):
-    """A part of the list: frozen, with no keys but its own."""
+    """A part of the list: frozen, with no keys but its own, and finite numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Limits(Part):
@@ -91,6 +91,9 @@ class Membership(Part):
         ids = [member.id for member in self.members]
         if ids != sorted(set(ids)):
             raise ValueError("members must be listed once each, in ascending order of their ids")
+        for member in self.members:
+            if any(pem != identity.canonical_pem(pem) for pem in member.certificates):
+                raise ValueError(f"the certificate of '{member.id}' is not in plain PEM; make the list of .join files")
         prints = [identity.fingerprint(pem) for member in self.members for pem in member.certificates]
         if len(prints) != len(set(prints)):
             raise ValueError("two members have the same certificate")
@@ -138,6 +141,7 @@ def load(path: Path, pinned: Sequence[str]) -> Membership:
         written = json.loads(path.read_text())
         membership = Membership.model_validate(written["membership"])
         signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
+        content = _SIGNED + membership.content
     except OSError as error:
         raise ExperimentError(
             f"{path} cannot be read ({error.strerror}); get it from the federation's admin, or make it with:"
@@ -147,8 +151,7 @@ def load(path: Path, pinned: Sequence[str]) -> Membership:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ExperimentError(f"{path} is not a membership list: {said}") from None
     if not any(
-        admin in pinned and admin in membership.admins and identity.verify(admin, s, _SIGNED + membership.content)
-        for admin, s in signatures
+        admin in pinned and admin in membership.admins and identity.verify(admin, s, content) for admin, s in signatures
     ):
         raise ExperimentError(
             f"{path} is not signed by an admin that this site knows ({', '.join(k[:16] for k in pinned) or 'none'});"

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from facade import store, tree
 from facade.errors import ExperimentError
@@ -76,17 +78,59 @@ def write_site(site: Site, facts: dict[str, Any]) -> Path:
     return path
 
 
-def read_site(path: Path, membership: Membership | None = None) -> dict[str, Any]:
+class Final(BaseModel):
+    """How a site's model did in the end."""
+
+    confusion: list[list[Annotated[int, Field(ge=0, lt=1 << 53)]]]
+    choice: int | None = None
+
+    @field_validator("confusion")
+    @classmethod
+    def _is_square_and_counts_something(cls, confusion: list[list[int]]) -> list[list[int]]:
+        if any(len(row) != len(confusion) for row in confusion) or not any(map(sum, confusion)):
+            raise ValueError("a row and a column for every class are expected, and something in them")
+        return confusion
+
+
+class Waited(BaseModel):
+    """How often a peer did not come in time."""
+
+    late: int
+    missed: int
+
+
+class SiteFacts(BaseModel):
+    """What others read in a site.json."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    id: str
+    federation: str
+    experiment_sha256: str
+    algorithm: str
+    policy: str
+    images: int
+    final: Final
+    gain: float | None = None
+    ledger: dict[str, Waited]
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:
     """The facts of a site.json, its signature checked; with a list, also that a member signed."""
     try:
         written = json.loads(path.read_text())
-        facts: dict[str, Any] = written["site"]
         key, signature = str(written["signing_key"]), str(written["signature"])
-        confusion, id = facts["final"]["confusion"], facts["id"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ExperimentError(f"{path} is not a site.json ({error}); a site writes one at the end of its run") from None
-    if not confusion or not identity.verify(key, signature, _SIGNED + identity.canonical(facts)):
-        raise ExperimentError(f"{path}: the signature of '{id}' does not fit; it was changed after it was signed")
-    if membership is not None and key not in {m.signing_key for m in membership.members if m.id == id}:
-        raise ExperimentError(f"{path}: it is not signed with the key that the membership list gives '{id}'")
+        facts, signed = SiteFacts.model_validate(written["site"]), _SIGNED + identity.canonical(written["site"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        said = _first(error) if isinstance(error, ValidationError) else error
+        raise ExperimentError(f"{path} is not a site.json ({said}); a site writes one at the end of its run") from None
+    if not identity.verify(key, signature, signed):
+        raise ExperimentError(f"{path}: the signature of '{facts.id}' does not fit; it was changed after it was signed")
+    if membership is not None and key not in {m.signing_key for m in membership.members if m.id == facts.id}:
+        raise ExperimentError(f"{path}: it is not signed with the key that the membership list gives '{facts.id}'")
     return facts

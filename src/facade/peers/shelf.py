@@ -77,12 +77,6 @@ class Outgoing:
                 self._ready.wait_for(lambda: round <= max(self._published, default=-1), seconds)
             return self._published.get(round)
 
-    @property
-    def newest(self) -> int:
-        """The last round with a message; -1 if there is none."""
-        with self._ready:
-            return max(self._published, default=-1)
-
 
 @dataclass(frozen=True)
 class Saved:
@@ -93,6 +87,8 @@ class Saved:
     state: Params
     """[1, ...], flat."""
     ledger: dict[str, Any]
+    rows: int
+    """Bytes of rows.jsonl at that moment."""
 
 
 class Checkpoints:
@@ -107,12 +103,10 @@ class Checkpoints:
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
         self._store.write(round, stacks.saved(stacks.here(state), facts))
 
-    def restore(self) -> Saved | None:
-        """The newest one that is whole, with the rows cut back to it."""
+    def newest(self) -> Saved | None:
+        """The newest one that is whole, and whose rows are."""
         for saved in self._store.newest_first():
             state, facts = stacks.opened(saved.content)
-            if self._files.length("rows.jsonl") < facts["rows"]:
-                continue
-            self._files.cut("rows.jsonl", facts["rows"])
-            return Saved(facts["round"], facts["epoch"], state, facts["ledger"])
+            if self._files.length("rows.jsonl") >= facts["rows"]:
+                return Saved(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None

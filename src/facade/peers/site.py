@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from facade.errors import ExperimentError
+from facade.names import is_foreign
 from facade.peers import identity
 from facade.peers.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
     from facade.data.federation import Federation
     from facade.setup import Setup
+
+_NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
+"""Texts of an experiment that may well have a colon, and are never looked up."""
 
 
 class Settings(BaseModel):
@@ -41,6 +45,20 @@ class Settings(BaseModel):
     data: dict[str, Any] = {"source": "experiment"}
     """This site's own [data]; source = "experiment" for its share of the experiment's own source."""
 
+    @classmethod
+    def load(cls, home: Path) -> Settings:
+        """The node.toml of a site's directory."""
+        path = home / "node.toml"
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text()))
+        except OSError as error:
+            raise ExperimentError(f"{path} cannot be read ({error.strerror}); make it with: facade node init") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
 
 @dataclass(frozen=True)
 class Site:
@@ -54,24 +72,20 @@ class Site:
     @classmethod
     def load(cls, home: Path) -> Site:
         """The site of a directory; ExperimentError if anything is missing or others can read keys."""
-        path = home / "node.toml"
-        try:
-            settings = Settings.model_validate(tomllib.loads(path.read_text()))
-        except OSError as error:
-            raise ExperimentError(f"{path} cannot be read ({error.strerror}); make it with: facade node init") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ExperimentError(f"{path} is not valid TOML: {error}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        key = identity.read_private(home / identity.TLS_KEY)
+        settings = Settings.load(home)
+        key = identity.load_key(home / identity.TLS_KEY)
         identity.load_signing_key(home / identity.SIGNING_KEY)
         try:
             certificate = (home / identity.CERTIFICATE).read_bytes()
-            identity.fingerprint(certificate)
+            certified = identity.parsed(certificate).public_key()
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{home / identity.CERTIFICATE} cannot be used: {error}") from None
-        return cls(home, settings, key, certificate)
+        if key.public_key() != certified:
+            raise ExperimentError(
+                f"{home / identity.CERTIFICATE} does not belong to {identity.TLS_KEY} beside it; if a change of the"
+                " certificate was interrupted, end it with: facade node rotate --finish"
+            )
+        return cls(home, settings, identity.read_private(home / identity.TLS_KEY), certificate)
 
     @property
     def run(self) -> Path:
@@ -111,12 +125,17 @@ def set_up(site: Site, membership: Membership) -> Setup:
 def refuse_foreign_names(experiment: Mapping[str, Any], allowed: list[str]) -> None:
     """A signed experiment must never choose code for others: ExperimentError for every name of a
     user's own code that node.toml does not allow. Called before anything is looked up."""
-    for path, text in _texts(experiment, ""):
-        if ":" in text and path != "data.clusters" and text not in allowed:
+    for path, text in foreign_names(experiment):
+        if text not in allowed:
             raise ExperimentError(
                 f"the experiment names {path} = '{text}', which is code that this site has not allowed;"
                 f' look at it, and add it to node.toml: allow = ["{text}"]'
             )
+
+
+def foreign_names(experiment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(path, text) of all that could name a user's own code."""
+    return ((path, text) for path, text in _texts(experiment, "") if is_foreign(text) and path not in _NEVER_CODE)
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:

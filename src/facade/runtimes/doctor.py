@@ -12,9 +12,8 @@ from typing import NamedTuple
 from facade.engine import listed, turn_of
 from facade.errors import FacadeError
 from facade.peers import identity
-from facade.peers.headers import Reply
 from facade.peers.membership import Membership
-from facade.peers.refusals import Reason, RefusedError
+from facade.peers.refusals import RefusedError
 from facade.peers.site import Site
 from facade.runtimes.line import Caller, Line
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
@@ -101,7 +100,7 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
         try:
             refused = caller.meet()
             if refused is not None:
-                yield Finding(False, f"{member.id} refuses this site: {_why(refused, membership)}")
+                yield Finding(False, f"{member.id} refuses this site: {refused.why(membership.digest)}")
                 continue
             line = lines[member.id] = caller.measure()
             speed = f"{1000 * line.trip:.1f} ms and sends {line.rate / 1e6:.1f} MB/s"
@@ -110,12 +109,6 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
             yield Finding(False, f"{member.id} at {member.address} does not answer ({error})")
         finally:
             link.close()
-
-
-def _why(reply: Reply, membership: Membership) -> str:
-    if reply.reason is Reason.OTHER_MEMBERSHIP:
-        return f"its list is {reply.digest.hex()[:16]}, ours {membership.digest.hex()[:16]}"
-    return reply.reason.word
 
 
 def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:

@@ -3,7 +3,9 @@ waiting policy says to go on."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,22 +22,22 @@ from facade.runtimes.rpc import Links, UnreachableError
 from facade.wire import Form, Origin
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
-MOST_PULLS = 16
-"""Pulls under way at a time."""
+MOST_CALLS = 16
+"""Calls under way at a time, to peers that answer."""
 _CALL_SECONDS = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
 
 class BehindError(Exception):
-    """A peer no longer keeps the round that this node is in; `round` is where it is."""
+    """Peers no longer keep the round that this node is in; `round` is where they are."""
 
     def __init__(self, round: int) -> None:
-        super().__init__(f"a peer is in round {round}")
+        super().__init__(f"others are in round {round}")
         self.round = round
 
 
 class ShutOutError(Exception):
-    """No peer that was asked admits this node any more."""
+    """None of several peers that were asked admits this node any more."""
 
 
 class Refuse(Protocol):
@@ -52,6 +54,8 @@ class Ask:
     senders: list[int]
     form: Form
     refuse: Refuse
+    last: int
+    """The last round that has an exchange."""
     final: bool = False
 
 
@@ -66,6 +70,8 @@ class _Pull:
     chunk: int = FIRST_CHUNK
     retries: int = 0
     answered: bool = False
+    refused: Reason = Reason.NONE
+    """Why the peer refused the last call that it refused."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +93,21 @@ class Gatherer:
         self._ledger = ledger
         self._journal = journal
         self._metrics = metrics
-        self.digests: dict[tuple[str, int], str] = {}
-        """The first digest accepted from each (sender, round) lately; another one is an equivocation."""
+        self.digests: dict[Origin, str] = {}
+        """The first digest accepted from each (list, sender, round) lately; another one is an equivocation."""
+        self._digests_lock = threading.Lock()
+        """A late pull may end while the digests are tidied."""
         self.watch: Callable[[int], None] = lambda _: None
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
 
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
-        """Messages by sender. RefusedError never leaves: what is refused is missing."""
+        """Messages by sender. RefusedError never leaves: what is refused is missing. So is what a peer
+        no longer keeps; BehindError only if more of the peers say so than still have their messages: one
+        of them alone must not make this node leave out its training."""
         stop, news = threading.Event(), queue.SimpleQueue[_News]()
         ids = {peer: membership.members[peer].id for peer in ask.senders}
         wait = Wait(time.monotonic(), set(ids.values()), len(ids), ask.final)
-        room = threading.Semaphore(MOST_PULLS)
+        room = threading.Semaphore(MOST_CALLS)
         pulls = {peer: _Pull(peer, stop) for peer in ask.senders}
         for pull in pulls.values():
             work = (membership, own, ask, pull, news, room)
@@ -114,7 +124,8 @@ class Gatherer:
 
     def _await(self, membership: Membership, ask: Ask, wait: Wait, news: queue.SimpleQueue[_News]) -> dict[int, Any]:
         heard: dict[int, Any] = {}
-        shut_out = 0
+        behind: list[int] = []
+        denied = 0
         while wait.outstanding:
             left = self._policy.until(wait) - time.monotonic()
             if left <= 0:
@@ -124,17 +135,23 @@ class Gatherer:
             except queue.Empty:
                 self.watch(ask.round)
                 continue
-            if told.behind is not None:
-                raise BehindError(told.behind)
             id = membership.members[told.pull.peer].id
-            if told.refusal is not None:
+            if told.behind is not None:
+                behind.append(told.behind)
+                self._journal.write("gone", round=ask.round, peer=id, there=told.behind)
+            elif told.refusal is not None:
                 self._refused(id, ask.round, told.refusal)
-                shut_out += told.refusal.reason is Reason.NOT_ADMITTED
+                denied += told.refusal.reason is Reason.NOT_ADMITTED
             else:
                 heard[told.pull.peer] = told.message
-                self._journal.write("heard", round=ask.round, peer=id, sha256=self.digests[id, ask.round])
+                digest = self.digests[Origin(membership.digest, told.pull.peer, ask.round)]
+                self._journal.write("heard", round=ask.round, epoch=membership.epoch, peer=id, sha256=digest)
             wait.came(id, time.monotonic())
-        if shut_out == len(ask.senders):
+            if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
+                break
+        if len(behind) > len(heard):
+            raise BehindError(statistics.median_low(behind))
+        if denied == len(ask.senders) and denied >= min(2, membership.n - 1):  # one alone may be wrong
             raise ShutOutError
         return heard
 
@@ -150,6 +167,14 @@ class Gatherer:
         self._ledger.refuse(id, refusal.reason.word)
         self._metrics.rejected.labels(refusal.reason.word).inc()
         self._journal.refused(id, refusal.reason.word, details=refusal.details, side="payload", round=round)
+
+    def _note_refused(self, membership: Membership, round: int, pull: _Pull, reply: Reply) -> None:
+        """Say in the log that a peer refuses this node's calls, once for a reason."""
+        pull.retries += 1
+        if reply.reason is not pull.refused:
+            id, why = membership.members[pull.peer].id, reply.why(membership.digest)
+            self._journal.refused(id, reply.reason.word, details=why, side="callee", round=round)
+        pull.refused = reply.reason
 
     def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], heard: Iterable[int]) -> None:
         came = set(heard)
@@ -167,7 +192,8 @@ class Gatherer:
                 self._metrics.misses.inc()
         self._metrics.heard.set(len(came))
         oldest = ask.round - 2 * membership.limits.window
-        self.digests = {key: digest for key, digest in self.digests.items() if key[1] >= oldest}
+        with self._digests_lock:
+            self.digests = {origin: digest for origin, digest in self.digests.items() if origin.round >= oldest}
 
     def _pull(
         self,
@@ -179,38 +205,47 @@ class Gatherer:
         room: threading.Semaphore,
     ) -> None:
         """In a thread of its own: fetch, check, tell."""
-        with room:
-            try:
-                content = self._fetch(membership, own, ask, pull)
-                if content is None:
-                    return
-                origin = Origin(membership.digest, pull.peer, ask.round)
-                news.put(_News(pull, self.accept(membership.members[pull.peer].id, origin, ask, content)))
-            except RefusedError as refusal:
-                news.put(_News(pull, refusal=refusal))
-            except BehindError as behind:
-                news.put(_News(pull, behind=behind.round))
+        try:
+            content = self._fetch(membership, own, ask, pull, room)
+            if content is None:
+                return
+            origin = Origin(membership.digest, pull.peer, ask.round)
+            news.put(_News(pull, self.accept(origin, ask, content)))
+        except RefusedError as refusal:
+            news.put(_News(pull, refusal=refusal))
+        except BehindError as behind:
+            news.put(_News(pull, behind=behind.round))
+        except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
+            news.put(_News(pull, refusal=RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")))
 
-    def accept(self, id: str, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
+    def accept(self, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
         body, digest = content
         message = ask.form.unpack(body, digest, origin)
         why = ask.refuse(message)
         if why is not None:
             raise RefusedError(Reason.UNUSABLE, why)
-        first = self.digests.setdefault((id, ask.round), digest.hex())
+        with self._digests_lock:
+            first = self.digests.setdefault(origin, digest.hex())
         if first != digest.hex():
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(self, membership: Membership, own: int, ask: Ask, pull: _Pull) -> tuple[bytes, bytes] | None:
+    def _fetch(
+        self, membership: Membership, own: int, ask: Ask, pull: _Pull, room: threading.Semaphore
+    ) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
         peer, pause = membership.members[pull.peer], _SHORTEST_PAUSE
         while not pull.stop.is_set():
             length = min(pull.chunk, membership.limits.chunk)
             request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
             try:
-                reply = self._links.to(peer).call(request, _CALL_SECONDS)
+                # Late peers must not keep others waiting: between two calls those have their turn, and one who
+                # has not answered yet, and may be dead, takes no place.
+                with room if pull.answered else contextlib.nullcontext():
+                    if pull.stop.is_set():
+                        return None
+                    reply = self._links.to(peer).call(request, _CALL_SECONDS)
             except UnreachableError as error:
                 if error.denied:
                     raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
@@ -221,17 +256,25 @@ class Gatherer:
                 continue
             pull.answered = True
             if reply.status is Status.GONE:
-                raise BehindError(reply.round)
+                raise BehindError(_beyond(ask, reply.round))
             if reply.status is Status.HERE:
                 take(pull, reply, ask.form.size, length)
                 pause = _SHORTEST_PAUSE
                 if len(pull.content) == ask.form.size:
                     return bytes(pull.content), reply.digest
                 continue
-            pull.retries += reply.status is Status.REFUSED
+            if reply.status is Status.REFUSED:
+                self._note_refused(membership, ask.round, pull, reply)
             soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None
+
+
+def _beyond(ask: Ask, there: int) -> int:
+    """Where a peer is that no longer keeps the round asked for; RefusedError if it is not further."""
+    if min(there, ask.last) <= ask.round:
+        raise RefusedError(Reason.MALFORMED_REPLY, f"round {ask.round} is gone, says a peer in round {there}")
+    return min(there, ask.last)
 
 
 def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:

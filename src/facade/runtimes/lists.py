@@ -19,7 +19,8 @@ class Lists:
         self._site = site
         self._path = site.home / "membership.json"
         self._kept = site.run / "epochs"
-        self._kept.mkdir(parents=True, exist_ok=True)
+        with store.writing(self._kept):
+            self._kept.mkdir(parents=True, exist_ok=True)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
             self.epochs.add(load(earlier, site.settings.admins))
         if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more

@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from facade import stacks, tree
+from facade.checkpoint import Bell
 from facade.config import Experiment
-from facade.errors import FacadeError
+from facade.errors import FacadeError, StoppedError
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.identity import Join
 from facade.peers.membership import Limits
 from facade.peers.outcome import Outcome
+from facade.peers.site import foreign_names
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, judge, summarise
 from facade.rows import Row
@@ -53,7 +55,8 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
         for number, port in enumerate(ports):
             id = f"n{number:0{width}d}"
             # Everything here belongs to one person, who wrote the experiment: its names are allowed.
-            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": _own_names(experiment)}
+            names = {text for _, text in foreign_names(experiment.model_dump())}
+            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": sorted(names)}
             new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
             joins.append(Join.load(found_site(base / id, new)))
             homes.append(base / id)
@@ -76,12 +79,6 @@ def _reserved() -> Iterator[socket.socket]:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder
-
-
-def _own_names(experiment: Experiment) -> list[str]:
-    names = (experiment.algorithm["name"], experiment.model.name, experiment.topology.name, experiment.data.source)
-    others = (experiment.data.partition, experiment.data.skew)
-    return sorted({name for name in (*names, *others) if ":" in name})
 
 
 def site_process(home: str, events: Any) -> None:
@@ -107,7 +104,7 @@ class Processes:
         self._context.set_forkserver_preload(PRELOADED)
         self.homes = list(homes)
         self.running: dict[Path, Any] = {}
-        self.pipes: dict[multiprocessing.connection.Connection, Path] = {}
+        self.pipes: dict[multiprocessing.connection.Connection, tuple[Path, Any]] = {}
 
     def start(self, home: Path, body: Any = site_process, *more: Any) -> Any:
         """Start, or start again, one site."""
@@ -116,7 +113,7 @@ class Processes:
         process.start()
         sender.close()
         self.running[home] = process
-        self.pipes[receiver] = home
+        self.pipes[receiver] = home, process
         return process
 
     def __enter__(self) -> Processes:
@@ -136,16 +133,19 @@ class Processes:
             pipe.close()
 
     def events(self) -> Iterator[tuple[Path, Row]]:
-        """What the sites tell, until all have ended."""
+        """What the sites tell, until all have ended; of each, the last event says with which exit code."""
         while self.pipes:
             for ready in multiprocessing.connection.wait(list(self.pipes)):
                 pipe = next(pipe for pipe in self.pipes if pipe is ready)
-                home = self.pipes[pipe]
+                home, process = self.pipes[pipe]
                 try:
-                    yield home, json.loads(pipe.recv_bytes())
+                    event = json.loads(pipe.recv_bytes())
                 except (EOFError, OSError):
                     self.pipes.pop(pipe)
                     pipe.close()
+                    process.join()
+                    event = {"ended": process.exitcode}
+                yield home, event
 
 
 def run(
@@ -166,9 +166,20 @@ def run(
         files.begin(experiment, setup.federation, environment(1, setup.learner.executor.name))
         progress.start(experiment, 0)
         began = time.perf_counter()
-        with Processes(made.homes) as processes:
+        with _stopped_by_signals(), Processes(made.homes) as processes:
             _follow(processes, setup, progress)
         return _gathered(files, setup, made.homes, progress, time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Inside the with-block, SIGTERM and SIGINT raise StoppedError at once, so that no site is left running."""
+
+    def stop(number: int) -> None:
+        raise StoppedError("stopped, with all sites; a local network is not continued: start another one", number)
+
+    with Bell().listening(stop):
+        yield
 
 
 def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
@@ -177,15 +188,13 @@ def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
     for home, event in processes.events():
         if "failed" in event:
             raise FacadeError(f"site {home.name} stopped: {event['failed']}")
-        for row in event["rows"]:
+        if event.get("ended"):
+            raise FacadeError(f"site {home.name} ended with code {event['ended']}; see {home}/run/log.jsonl")
+        for row in event.get("rows", ()):
             moment = waiting.setdefault((row["round"], row["kind"]), [])
             moment.append(row)
             if len(moment) == setup.federation.n:
                 _tell(progress, setup, in_order(moment))
-    for home, process in processes.running.items():
-        process.join()
-        if process.exitcode:
-            raise FacadeError(f"site {home.name} ended with code {process.exitcode}; see {home}/run/log.jsonl")
 
 
 def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:

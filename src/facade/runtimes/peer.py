@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from facade import tree
+from facade import store, tree
 from facade.engine import Played, play, turn_of
 from facade.errors import FacadeError
 from facade.learner import one_intra_op_thread
@@ -58,9 +58,10 @@ class Node:
         self._files = RunDirectory(site.run)
         self.lists = Lists(site)
         self._checkpoints = Checkpoints(self._files)
-        self._saved = self._checkpoints.restore()
-        if self._saved is None:
-            self._files.cut("rows.jsonl", 0)
+        self._saved = self._checkpoints.newest()
+        self._outcome = Outcome.load(site.run)
+        if self._outcome is None:  # what came after the checkpoint is played again
+            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)
         begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
         self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
@@ -85,16 +86,15 @@ class Node:
         self.links = Links(own, limits.chunk, self._certificates)
         self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
         self._gatherer.watch = self._notice
+        self._gatherer.digests = self._heard_before(begun)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
-        else:
-            self._gatherer.digests = self._heard_before(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
         self._lap = time.monotonic()
 
     def run(self) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish."""
-        outcome = Outcome.load(self.site.run)
+        outcome = self._outcome
         if outcome is None:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
@@ -108,6 +108,7 @@ class Node:
             self._commit_rows(played.rows)
             scene = self._scene
             outcome = Outcome.make(scene.membership, scene.setup, self.site.settings.id, played.state, self.ledger)
+            store.sync(self.site.run / "rows.jsonl")
             outcome.save(self.site.run, played.state, scene.setup)
             self.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         if not (self.site.run / "site.json").exists():
@@ -133,16 +134,16 @@ class Node:
             await_first_round(self)
         elif self._saved is None:
             await_everybody(self)
-        start = self._scene.start(self._saved)
+        begin: Callable[[], tuple[int, Any]] = functools.partial(self._scene.start, self._saved)
         while True:
-            scene = self._scene
-            game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
             try:
+                start, scene = begin(), self._scene
+                game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
                 return self._drive(game)
             except _NextEpochError:
-                start = self._turn_page()
+                begin = self._turn_page
             except BehindError as behind:
-                start = self._jump(behind.round)
+                begin = functools.partial(self._jump, behind.round)
             except ShutOutError:
                 raise self._why_shut_out() from None
 
@@ -166,8 +167,8 @@ class Node:
         message is on disk only if the state that it was made from is."""
         self._checkpoints.save(post.round, self.membership.epoch, post.state, self.ledger.plain())
         origin = Origin(self.membership.digest, self._scene.number, post.round)
+        self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
-        self.gate.round = post.round
         self.journal.write("committed", round=post.round, sha256=published.digest.hex(), bytes=published.total)
         now = time.monotonic()
         self.metrics.seconds.observe(now - self._lap)
@@ -195,14 +196,15 @@ class Node:
         scene = self._scene
         turn = turn_of(scene.shard, scene.plan, round)
         refuse = functools.partial(scene.setup.algorithm.refuse, turn)
-        ask = Ask(round, senders, Form(own), refuse, final=round == scene.plan.rounds)
+        plan = scene.plan
+        last = plan.rounds if plan.all_reduce else plan.rounds - 1
+        ask = Ask(round, senders, Form(own), refuse, last, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
         """Too far behind to replay: go to the round where the others are, with the messages that the
-        neighbours of the last rounds still keep, mixed by the algorithm's own rule."""
-        plan = self._scene.plan
-        to = min(to, plan.rounds if plan.all_reduce else plan.rounds - 1)
+        neighbours of the last rounds still keep, mixed by the algorithm's own rule. BehindError if the
+        others have gone on meanwhile."""
         self.journal.write("jumped", round=to, before=self.gate.round)
         state = self._enter(to)
         scene = self._scene
@@ -218,8 +220,9 @@ class Node:
             missing = [i for i in scene.neighbours(round) if i not in heard][: enough - len(heard)]
             try:
                 heard |= self._hear(round, missing, own) if missing else {}
-            except BehindError as further:
-                return self._jump(further.round)
+            except BehindError:
+                if round == to:
+                    raise
         return to, algorithm.mix(turn, state, inbox_of(scene.number, own, heard, False))
 
     def _callers(self) -> list[Member]:
@@ -238,7 +241,6 @@ class Node:
         """Go on under the next list. The round is begun again: its graph and numbers are other ones."""
         round = self._post.round
         self._outgoing.withdraw(round)
-        self._gatherer.digests = {key: digest for key, digest in self._gatherer.digests.items() if key[1] < round}
         return round, self._enter(round)
 
     def _enter(self, round: int) -> Any:
@@ -248,7 +250,7 @@ class Node:
             self._scene = scene
             self.gate.last_round = scene.plan.rounds
             self.journal.write("epoch", epoch=self.membership.epoch, round=round)
-        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}))[1]
+        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}, 0))[1]
 
     def _why_shut_out(self) -> FacadeError:
         """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""
@@ -259,10 +261,12 @@ class Node:
             " beside node.toml and start again, or ask the federation's admin"
         )
 
-    def _heard_before(self, round: int) -> dict[tuple[str, int], str]:
+    def _heard_before(self, round: int) -> dict[Origin, str]:
         """Digests that were accepted before a restart, for the rounds that may be played again."""
+        lists = {membership.epoch: membership for membership in self.lists.epochs.known}
         events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "heard" and e["round"] >= round]
-        return {(e["peer"], e["round"]): e["sha256"] for e in reversed(events)}
+        by_list = [(lists[e["epoch"]], e) for e in reversed(events) if e.get("epoch") in lists]
+        return {Origin(own.digest, own.number(e["peer"]) or 0, e["round"]): e["sha256"] for own, e in by_list}
 
     def _write_status(self, round: int) -> None:
         facts = {
@@ -274,7 +278,7 @@ class Node:
             "ledger": self.ledger.plain(),
             "refusals": dict(self.journal.refusals),
         }
-        (self.site.run / "status.json").write_bytes(identity.canonical(facts))
+        store.replace(self.site.run / "status.json", identity.canonical(facts))
 
 
 def run(

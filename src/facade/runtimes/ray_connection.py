@@ -40,20 +40,20 @@ def connected(address: str | None = None) -> Iterator[None]:
     """A connection to the cluster at `address`; without one, a cluster on this machine that nobody else
     can reach, gone afterwards. A connection that exists already is used as it is."""
     options = _options(address)
-    unguarded = sys.modules.get("ray") is not None and "RAY_AUTH_MODE" not in os.environ
+    imported = sys.modules.get("ray")
+    if imported is not None and imported.is_initialized():
+        yield
+        return
+    if imported is not None and "RAY_AUTH_MODE" not in os.environ:  # which Ray has read by now, and never will again
+        raise ClusterError(
+            "ray was imported before this run, without token authentication; set RAY_AUTH_MODE=token in the"
+            " environment, or connect with ray.init() yourself"
+        )
     _set_environment(address)
     try:
         import ray
     except ImportError:
         raise ExperimentError("the Ray runtime needs an extra: pip install 'facade-dl[ray]'") from None
-    if ray.is_initialized():
-        yield
-        return
-    if unguarded:
-        raise ClusterError(
-            "ray was imported before this run, without token authentication; set RAY_AUTH_MODE=token in the"
-            " environment, or connect with ray.init() yourself"
-        )
     with tempfile.TemporaryDirectory(prefix="facade-ray-", ignore_cleanup_errors=True) as files:
         if address is None:
             options["_temp_dir"] = files  # what Ray leaves goes with it

@@ -5,6 +5,7 @@ certificates; no certificate authority and no host name plays a part.
 from __future__ import annotations
 
 import hashlib
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ class Server:
             self.port = self._server.add_secure_port(listen, credentials)
         except RuntimeError:
             self._pool.shutdown()
-            raise ExperimentError(f"{listen} cannot be listened on; is another node running there?") from None
+            raise ExperimentError(f"{listen} cannot be listened on: {_obstacle(listen)}") from None
         self._server.start()
 
     def _configuration(self) -> Any:
@@ -96,6 +97,20 @@ class Server:
         """Let calls under way end, then free the port."""
         self._server.stop(seconds).wait()
         self._pool.shutdown()
+
+
+def _obstacle(listen: str) -> str:
+    """What keeps gRPC, which does not tell, from listening at an address."""
+    host, _, port = listen.rpartition(":")
+    try:
+        family, *_, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(where)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        return f"{said}; is another node running there, and is the address one of this machine?"
+    return "a key or a certificate cannot be used; gRPC says above which"
 
 
 def _fingerprint(context: grpc.ServicerContext) -> str:
@@ -132,7 +147,7 @@ class Link:
                 ("grpc.ssl_target_name_override", identity.tls_name(peer.id)),
                 ("grpc.max_receive_message_length", largest_chunk + LARGEST_REPLY_HEAD),
                 ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", 20_000),  # also the shortest time given to a connection
                 ("grpc.max_reconnect_backoff_ms", 1_000),
                 ("grpc.enable_retries", 0),
                 ("grpc.enable_http_proxy", 0),

@@ -1,0 +1,140 @@
+"""One node in this process; what its peers would send is scripted."""
+
+import errno
+import os
+
+import pytest
+
+from facade.errors import FacadeError, StorageError
+from facade.peers.headers import Kind, Request, Status
+from facade.peers.journal import lines
+from facade.peers.membership import Change, changed
+from facade.peers.site import Site
+from facade.runtimes import peer
+from facade.runtimes.gather import BehindError, ShutOutError
+from facade.runtimes.local_network import founded
+from facade.runtimes.peer import Node
+from facade.wire import Origin
+from peers.makers import QUICK, tiny
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The first of four sites; it waits for nobody at the beginning and at the end."""
+    monkeypatch.setattr(peer, "await_everybody", lambda node: None)
+    monkeypatch.setattr(peer, "part", lambda node: None)
+    settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+        yield made.homes[0]
+
+
+@pytest.fixture
+def node(home):
+    opened = Node(Site.load(home), shared_port=True)
+    yield opened
+    opened.close()
+
+
+def scripted(node, *answers):
+    """Nobody is heard, but the first questions are answered as given: an exception is raised."""
+    rest = list(answers)
+    asked = []
+
+    def gather(membership, own, ask):
+        asked.append(ask.round)
+        answer = rest.pop(0) if rest else {}
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    node._gatherer.gather = gather
+    return asked
+
+
+def log(node, event):
+    return [e for e in lines(node.site.run / "log.jsonl") if e["event"] == event]
+
+
+def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):
+    asked = scripted(node, {}, BehindError(7), BehindError(10))
+    assert node.run()
+    assert [event["round"] for event in log(node, "jumped")] == [7, 10]
+    assert asked[:3] == [0, 1, 7]
+    assert [event["round"] for event in log(node, "committed")] == [0, 1, 10, 11, 12]
+
+
+def test_messages_of_older_rounds_that_are_gone_are_missing_where_a_node_arrives(node):
+    asked = scripted(node, BehindError(9), {}, BehindError(11))
+    assert node.run()
+    assert [event["round"] for event in log(node, "jumped")] == [9]
+    assert asked[:3] == [0, 9, 8]
+
+
+def test_a_node_that_nobody_admits_where_it_arrives_says_so_in_a_sentence(node):
+    scripted(node, BehindError(9), ShutOutError())
+    with pytest.raises(FacadeError, match="no neighbour admits this site in round 0"):
+        node.run()
+
+
+def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
+    asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
+    assert node.run()
+    assert asked[:4] == [0, 1, 9, 1]
+    assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
+
+
+def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(node, home):
+    scripted(node)
+    ended = node.run()
+    written = [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")]
+    (home / "run" / "site.json").unlink()  # killed before it was written
+    node.close()
+    again = Node(Site.load(home), shared_port=True)
+    assert again.run() == ended
+    again.close()
+    assert [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")] == written
+
+
+def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node):
+    first = node.membership
+    second = changed(first, Change(), 1)
+    node.lists.epochs.add(second)
+    for epoch, digest in ((1, "old"), (1, "older"), (2, "new"), (2, "newer")):
+        node.journal.write("heard", round=1, epoch=epoch, peer="n2", sha256=digest)
+    node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
+    assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
+    assert node._heard_before(2) == {}
+
+
+def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):
+    scripted(node)
+    node.run()
+    before = (home / "run" / "status.json").read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StorageError, match=r"status.json could not be written: No space left on device"):
+        node._write_status(3)
+    monkeypatch.undo()
+    assert (home / "run" / "status.json").read_bytes() == before
+
+
+def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
+    scripted(node, BehindError(9))
+    listed, said = node.membership, []
+    commit = node._outgoing.commit
+
+    def asked_meanwhile(round, content):
+        made = commit(round, content)
+        for earlier in range(round):
+            request = Request(Kind.PULL, listed.digest, 1, earlier, 0, 100)
+            said.append((earlier, node.gate.answer(listed.members[1].id, request.packed())))
+        return made
+
+    node._outgoing.commit = asked_meanwhile
+    assert node.run()
+    gone = [(earlier, reply.round) for earlier, reply in said if reply.status is Status.GONE]
+    assert gone
+    assert all(there > earlier for earlier, there in gone)
