@@ -191,10 +191,10 @@ def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
         if event.get("ended"):
             raise FacadeError(f"site {home.name} ended with code {event['ended']}; see {home}/run/log.jsonl")
         for row in event.get("rows", ()):
-            moment = waiting.setdefault((row["round"], row["kind"]), [])
-            moment.append(row)
-            if len(moment) == setup.federation.n:
-                _tell(progress, setup, in_order(moment))
+            moment = row["round"], row["kind"]
+            waiting.setdefault(moment, []).append(row)
+            if len(waiting[moment]) == setup.federation.n:
+                _tell(progress, setup, in_order(waiting.pop(moment)))
 
 
 def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:
