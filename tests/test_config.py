@@ -81,6 +81,22 @@ def test_a_resolved_experiment_with_another_algorithm_is_that_algorithms_own(nam
     )
 
 
+def test_what_a_file_says_is_kept_though_it_be_another_algorithms_default():
+    written = DIGITS | {"algorithm": {"name": "facade", "all_reduce": True}, "topology": {"name": "regular"}}
+    assert Experiment.of(written, ["algorithm.name=dac"]).algorithm["all_reduce"]
+    assert Experiment.of(written, ["algorithm.name=ifca"]).topology.name == "regular"
+
+
+def test_the_preset_stands_whatever_the_file_was_made_for():
+    resolved = Experiment.of(DIGITS, ["algorithm.name=ifca"]).model_dump()
+    assert Experiment.of(resolved, ["algorithm.name=facade"], "artefact").algorithm["seeding"] == "none"
+
+
+def test_a_file_of_an_algorithm_that_is_not_here_runs_with_another():
+    written = DIGITS | {"algorithm": {"name": "nowhere:Mine"}}
+    assert Experiment.of(written, ["algorithm.name=el"]).algorithm["name"] == "el"
+
+
 def test_what_is_not_a_default_is_handed_on_to_another_algorithm():
     written = DIGITS | {"algorithm": {"name": "facade", "all_reduce": False}, "topology": {"degree": 6}}
     handed = Experiment.of(written).with_("algorithm.name=el")

@@ -25,6 +25,31 @@ def test_a_fixed_graph_is_that_of_round_0(plan):
     assert not np.array_equal(plan.graph(7).sender, plan.graph(0).sender)
 
 
+def test_rows_judge_the_chosen_head_and_the_best_one_only_when_asked():
+    found = {}
+    for head in ("chosen", "oracle"):
+        setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"evaluation.head={head}"))
+        journey, parts = travelled(setup), setup.federation
+        models = setup.algorithm.models(journey.state) if head == "oracle" else [setup.algorithm.model(journey.state)]
+        expected = evaluate(setup.shards()[0], models, parts.tests, parts.test_of, 10)
+        found[head] = [row["confusion"] for row in journey.rows() if row["kind"] == "final"]
+        assert found[head] == expected.confusion.tolist()
+    assert found["chosen"] != found["oracle"]
+
+
+def test_validation_numbers_are_measured_on_validation_data():
+    setup = made(tiny("el", "data.validation=0.2"))
+    journey, parts = travelled(setup), setup.federation
+    expected = evaluate(setup.shards()[0], [setup.algorithm.model(journey.state)], parts.validations, parts.test_of, 10)
+    finals = [row for row in journey.rows() if row["kind"] == "final"]
+    assert [row["validation_confusion"] for row in finals] == expected.confusion.tolist()
+    assert expected.confusion[0].sum() == len(parts.validations[0]) != len(parts.tests[0])
+
+
+def test_a_part_of_the_test_sets_is_asked_for_by_name():
+    assert len(made(tiny("el", "evaluation.images=20")).federation.tests[0]) == 20
+
+
 def test_a_quiet_network_hands_on_what_is_wanted_untouched():
     shard = made(tiny("el")).shards()[0]
     assert Network().deliver(shard, 0, EVERYONE) is EVERYONE

@@ -239,6 +239,15 @@ def test_scoring_does_not_disturb_which_batches_are_trained_on():
     assert all(one == other for one, other in same)
 
 
+@pytest.mark.parametrize(("choice", "origin"), [(-1, 0), (2, 0), (1 << 40, 0), (0, 8), (0, -2)])
+def test_facade_refuses_heads_and_bidders_that_do_not_exist(choice, origin):
+    setup = made(tiny("facade", "algorithm.seeding=farthest", "training.rounds=20"))
+    turn, bid = one_turn(setup, 0), {"origin": torch.tensor([origin]), "score": torch.zeros(1)}
+    assert "does not exist" in setup.algorithm.refuse(turn, {"choice": torch.tensor([choice]), "bid": bid})
+    nobody = bid | {"origin": torch.tensor([-1])}
+    assert setup.algorithm.refuse(turn, {"choice": torch.tensor([1]), "bid": nobody}) is None
+
+
 def test_a_lost_message_changes_nobody_elses_draws():
     setup = made(tiny("el", "network.loss=0.5"))
     graph = setup.plan.graph(0)

@@ -14,7 +14,8 @@ from facade.engine import Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learner import Inputs, Learner, Training
 from facade.looped import under
-from facade.optimisers import SGD, Adam
+from facade.optimisers import SGD, Adam, Schedule
+from facade.setup import set_up
 from facade.stacked import MOST_WEIGHTS
 
 SHAPE, CLASSES, NODES = (1, 4, 4), 3, 5
@@ -268,6 +269,33 @@ def test_training_equals_torchs_own_optimisers_over_several_rounds(optimiser, ex
             assert fitted.loss[node].item() == pytest.approx(np.mean(losses), rel=1e-12)
             expected = {name: weight.detach() for name, weight in module.named_parameters()}
             assert distance(tree.rows(params, node), expected) < 1e-11
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_a_round_is_trained_at_its_scheduled_rate(kind, executor):
+    fitted = []
+    for optimiser in (kind(0.1, Schedule("step", every=2, factor=0.5)), kind(0.05)):
+        made = learner(mlp, optimiser=optimiser, executor=executor)
+        params = made.init(1, 0, np.arange(NODES))
+        fitted.append(made.fit(params, made.memory(params), samples(round=2)).params)
+    assert all(torch.equal(leaf, fitted[1][name]) for name, leaf in fitted[0].items())
+
+
+def test_the_optimiser_is_the_one_that_training_describes():
+    settings = ("momentum=0.9", "nesterov=true", "weight_decay=0.01", "lr=0.3", "rounds=4")
+    settings += ("schedule=step", "schedule_every=3", "schedule_factor=0.5")
+    setup = set_up(tiny("el", *(f"training.{setting}" for setting in settings)))
+    assert setup.learner.training.optimiser == SGD(0.3, Schedule("step", 4, 3, 0.5), 0.01, 0.9, nesterov=True)
+
+
+def test_no_operation_is_split_over_threads():
+    made, before = learner(mlp), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert made._map(lambda _: torch.get_num_threads(), [slice(0, 1)]) == [1]
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

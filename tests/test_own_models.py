@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import ran, tiny
+from contract.checks import one_turn, ran, tiny
 from facade import Experiment, ExperimentError, Federation, models, run, tree
+from facade.algorithms.seeding import NEVER, _without_the_few
 from facade.learner import _descended, _row_losses
 from facade.setup import set_up
 from facade.stacked import Stacked
@@ -144,6 +145,27 @@ def test_frozen_and_unused_weights_stay_as_they_are(executor):
     assert all(torch.equal(leaf, params[name]) for name, leaf in still.items())
 
 
+class Words(nn.Module):
+    """Its inputs are numbers of words."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Embedding(256, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.core(x.flatten(1).long()).mean(1))
+
+
+def test_a_model_may_take_whole_numbers():
+    assert learner(Words).outputs == CLASSES
+
+
+@pytest.mark.parametrize("executor", ["auto", "looped"])
+def test_a_head_with_an_activation_after_it_is_no_linear_one(executor):
+    layers = {"flat": nn.Flatten(), "core": nn.Linear(16, 8), "head": nn.Linear(8, CLASSES), "out": nn.Tanh()}
+    assert not learner(lambda: nn.Sequential(OrderedDict(layers)), executor=executor).head_is_linear
+
+
 class Odd(nn.Module):
     """A weight without axes, and a mask with infinities."""
 
@@ -251,6 +273,18 @@ def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_fe
     fitted = _descended(z, y, common, 80)
     before, after = (_row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
     assert after < before
+
+
+def test_where_all_have_few_samples_they_bid_as_ever():
+    federation = Federation.from_nodes([(np.eye(4), np.arange(4) % 2, np.eye(4), np.arange(4) % 2)] * 6)
+    fields = {"name": "facade", "warmup": 2, "heads": 2}
+    training = {"rounds": 30, "steps": 2, "batch": 4}
+    setup = set_up(Experiment.of({"data": federation.section, "algorithm": fields, "training": training}), federation)
+    turn = one_turn(setup, 5)
+    bids = _without_the_few(turn, torch.tensor([0.5, 0.1, 0.9, torch.nan, torch.inf, -torch.inf]).double())
+    assert bids.isfinite().all()
+    assert bids[:3].argsort().tolist() == [1, 0, 2]
+    assert bids.max() < -NEVER / 2, "anybody else would win"
 
 
 @pytest.mark.parametrize("topology", ["complete", "ring"])

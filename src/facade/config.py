@@ -205,14 +205,14 @@ class Experiment(Section):
         """An experiment from nested dicts: written keys, then preset, per-algorithm overrides and
         settings, each over the one before."""
         chosen = parse_settings(settings)
-        base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
-        _check_tables(base)
+        _check_tables(written)
         _check_tables(chosen)
-        overrides = merge(base.pop("override", {}), chosen.pop("override", {}))
-        named = base.get("algorithm", {}).get("name", "facade")
+        named = written.get("algorithm", {}).get("name", "facade")
         name = chosen.get("algorithm", {}).get("name", named)
-        if name != named:
-            base = _without_defaults_of(named, name, base)
+        if name != named and _is_resolved(written):
+            written = _without_defaults_of(named, name, written)
+        base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
+        overrides = merge(base.pop("override", {}), chosen.pop("override", {}))
         base = merge(merge(base, overrides.get(name, {})), chosen)
         return cls._validated(merge(_implied(name), base))
 
@@ -306,18 +306,30 @@ def _implied(name: Any) -> dict[str, Any]:
     return {} if entry is None else entry.implies
 
 
-def _without_defaults_of(named: str, other: str, base: dict[str, Any]) -> dict[str, Any]:
-    """An experiment that names one algorithm, made fit for another: what it says only because the first has it
-    so by default, as every resolved experiment does, is not said of the second."""
-    own, sections = (
-        _implied(named),
-        {section: model.model_construct().model_dump() for section, model in SECTIONS.items()},
+def _is_resolved(written: Mapping[str, Any]) -> bool:
+    """Whether nothing is left to defaults, as in the experiment.toml of a run."""
+    from facade.algorithms import ALGORITHMS
+
+    algorithm = written.get("algorithm", {})
+    entry = ALGORITHMS.get(algorithm.get("name", ""))
+    tables = {section: model.model_fields for section, model in SECTIONS.items()}
+    return (
+        entry is not None
+        and all(field.name in algorithm for field in dataclasses.fields(entry.algorithm))
+        and all(isinstance(written.get(section), Mapping) for section in tables)
+        and all(key in written[section] for section, keys in tables.items() for key in keys)
     )
+
+
+def _without_defaults_of(named: str, other: str, resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """A resolved experiment of one algorithm, made fit for another: what it says only because the first has it
+    so by default is not said of the second."""
+    own, sections = _implied(named), {name: model.model_construct().model_dump() for name, model in SECTIONS.items()}
     algorithm = resolve_algorithm(own.get("algorithm", {}) | {"name": named})
     defaults = merge(sections, own) | {"algorithm": algorithm}
     depends = merge(own, _implied(other)) | {"algorithm": algorithm}
-    return base | {
-        section: {k: v for k, v in base.get(section, {}).items() if k not in keys or v != defaults[section].get(k)}
+    return dict(resolved) | {
+        section: {k: v for k, v in resolved[section].items() if k not in keys or v != defaults[section].get(k)}
         for section, keys in depends.items()
     }
 

@@ -138,7 +138,7 @@ def _missing(clause: Clause) -> str:
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"
     if clause.number == "eo":
-        return "the run does not know its clusters, has only one, or they share no class"
+        return "the run does not know its clusters, has only one, or they were not tested on classes that they share"
     return "the run does not know its clusters, or has only one"
 
 

@@ -28,7 +28,7 @@ from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
 from facade.machine import cores
 from facade.optimisers import Memory, Optimiser
-from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
+from facade.stacked import MOST_WEIGHTS, Linear, Stacked, head_is_last, layers_of
 from facade.stopwatch import Stopwatch
 from facade.tree import Params
 
@@ -136,6 +136,7 @@ class Learner:
         self.features_once = True
         """Whether heads are scored on shared features; if not, by passes through the whole model."""
         self._can_be_cut = True
+        """Whether what the head sees can be had, and what it gives is the model's output."""
         self.executor = self._choose(executor)
         self.threads = threads or cores()
         # Every computation runs with one intra-op thread, also when there is one worker: sums
@@ -158,17 +159,16 @@ class Learner:
                     f"model layer '{name}' is a batch normalisation with momentum=None, whose averages depend on a"
                     " count that nodes do not share; give it a momentum, such as 0.1"
                 )
-        x = torch.randn(2, *self.inputs.shape, generator=torch.Generator().manual_seed(0)).to(self.device, self.dtype)
+        x = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
         with seeds.global_torch(0, "template"), torch.no_grad():
             before = torch.random.get_rng_state()
             try:
                 with AddressedDropout(0, 0, 0, 0):
                     module.train()(x)
                 logits = module.eval()(x)
-            except (RuntimeError, TypeError, ValueError) as error:
-                raise ExperimentError(
-                    f"the model cannot take inputs of shape {self.inputs.shape}: {str(error).splitlines()[0]}"
-                ) from error
+            except (RuntimeError, TypeError, ValueError, LookupError) as error:
+                why = (str(error) or type(error).__name__).splitlines()[0]
+                raise ExperimentError(f"the model cannot take inputs of shape {self.inputs.shape}: {why}") from error
             if not torch.equal(before, torch.random.get_rng_state()):
                 raise ExperimentError(
                     "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
@@ -193,6 +193,7 @@ class Learner:
         if wanted == "stacked" and not plain:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
+            self._can_be_cut = isinstance(layers[-1], Linear)
             return Stacked(layers, weights, self._head)
         example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
         cut = find_cut(self._template, self._head, example)

@@ -89,9 +89,9 @@ def _fair_of_means(made: dict[str, Estimate]) -> float:
 def numbers(run: History, target: float | None = None, local: Sequence[History] = ()) -> Numbers:
     """The numbers of one run."""
     found = tested(run.final, run.cluster)
-    for name in ("fair_accuracy", "all"):
-        if name in found:
-            found[f"highest_{name}"] = max(tested(e, run.cluster)[name] for e in (*run.evaluations, run.final))
+    every = [*(tested(evaluation, run.cluster) for evaluation in run.evaluations), found]
+    observed = [name for name in found if name in ("fair_accuracy", "all") or name.startswith("cluster_")]
+    found |= {f"highest_{name}": max(numbers[name] for numbers in every) for name in observed}
     found |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
     if target is not None and (reached := cost_to(run, target)) is not None:
         found |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}

@@ -20,7 +20,7 @@ from facade.wire import Form, Origin, pack
 from peers.makers import federation
 
 MESSAGE = {"model": {"w": torch.ones(1, 4)}}
-LIMITS = Limits(deadline=600, floor=0.2, grace=0.1)
+LIMITS = Limits(deadline=600, floor=20, grace=0.1)
 
 
 class Peers:
@@ -54,6 +54,9 @@ class Peers:
 
     def is_not_ready_before_another(self, member, request):
         return self.serves(member, request) if self.served else Reply(Status.NOT_YET, request.round)
+
+    def is_not_ready(self, member, request):
+        return Reply(Status.NOT_YET, request.round)
 
     def is_dead_before_another(self, member, request):
         return self.serves(member, request) if self.served else self.is_dead(member, request)
@@ -191,6 +194,11 @@ def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering,
     with pytest.raises(BehindError) as behind:
         gather()
     assert behind.value.round == 5
+
+
+def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering):
+    _, gather = gathering(Brisk(Limits(floor=20, grace=0.1)), b="is_far_beyond", c="is_not_ready")
+    assert gather() == {}
 
 
 def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):

@@ -54,6 +54,12 @@ def test_one_seed_has_no_interval_over_seeds():
 QUIET = [(100, None)] * 4
 
 
+def test_noise_does_not_pretend_a_gap_between_clusters_that_do_alike(tmp_path):
+    run = history.load(write_run(tmp_path / "r", QUIET, {}, [8] * 4))
+    low, high, _ = estimates([run])["gap"].interval
+    assert low < 0 < high
+
+
 def test_a_cluster_that_gets_everything_wrong_counts_in_the_fair_accuracy_of_means(tmp_path):
     runs = [history.load(write_run(tmp_path / f"{s}", QUIET, {}, [9, 9, 9, 0], f"seed={s}")) for s in (1, 2)]
     assert estimates(runs)["fair_accuracy_of_means"].mean == pytest.approx(2 / 3 * 0.45 + 0.1 / 3)

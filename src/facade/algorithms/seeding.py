@@ -31,7 +31,7 @@ FITTING_STEPS = 80
 FEWEST = FOLDS
 """Samples a node must hold for its head to become a seed while others hold more."""
 NEVER = 1e9
-"""More than any bid, and finite, as all that is sent must be."""
+"""More than any bid that has a reason."""
 NEEDED = 1.5
 """Standard errors by which the heads found so far must fail somebody for another one to be needed. One head
 too few makes clusters share, one too many costs a point or two: so it errs towards more."""
@@ -157,23 +157,28 @@ def private_heads(turn: Turn, core: Params, head: Params) -> Params:
 
 
 def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool) -> Tensor:
-    """[S] float64: what a node bids for a seed. A head fitted to next to nothing suits nobody."""
+    """[S] float64: what a node bids for a seed."""
     if stage == 0:
-        score = torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
-    else:
-        earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
-        if auto:
-            score = turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
-        else:
-            score = regret(turn, core, earlier, seeding.own)
-    few = torch.tensor([len(rows) < FEWEST for rows in turn.shard.data.rows])
-    return torch.where(few | score.isnan(), -NEVER, score).clamp(max=NEVER)
+        priority = seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0]
+        return _without_the_few(turn, torch.from_numpy(priority))
+    earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
+    if auto:
+        return _without_the_few(turn, turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS))
+    return regret(turn, core, earlier, seeding.own)
 
 
 def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:
     """[S] how much more the best of the heads [S, j, ...] costs a node than its private one."""
     losses = turn.learner.score(core, heads, turn.all_samples())
-    return losses.min(1).values.double() - own
+    return _without_the_few(turn, losses.min(1).values.double() - own)
+
+
+def _without_the_few(turn: Turn, score: Tensor) -> Tensor:
+    """The bids [S], below all others' where a node has next to no samples: a head fitted to them suits nobody
+    else. All that is sent must be finite."""
+    few = torch.tensor([len(rows) < FEWEST for rows in turn.shard.data.rows])
+    score = score.nan_to_num(-NEVER).clamp(-NEVER, NEVER)
+    return torch.where(few, score - 2 * NEVER, score)
 
 
 def bid(seeding: Seeding) -> dict[str, Any]:

@@ -100,8 +100,6 @@ def _folded(heading: str) -> list[str]:
 
 
 def _print_heads(run: History) -> None:
-    from rich.table import Table as Lines
-
     from facade.cli.display import few_rounds
     from facade.statistics import settlement
     from facade.table import cluster_names
@@ -115,13 +113,13 @@ def _print_heads(run: History) -> None:
     said = f"{'; '.join([rest, *which])}. Percent of nodes at every head:"
     out.print(f"\n{run.path}: {said}", soft_wrap=True)
     _, clusters, k = heads.shares.shape
-    lines = Lines(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    lines.add_column("\n  round", justify="right", no_wrap=True)
-    for name in cluster_names({run.experiment["data"]["clusters"]}, clusters):
-        lines.add_column(f"{name}\n{_side_by_side(range(k))}", justify="right", no_wrap=True)
+    names = cluster_names({run.experiment["data"]["clusters"]}, clusters)
+    width = max(len(_side_by_side(range(k))), *map(len, names))
+    for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
+        out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)
     for round in few_rounds(list(range(1, len(heads.shares) + 1))):
-        lines.add_row(str(round), *(_side_by_side(100 * row) for row in heads.shares[round - 1]))
-    out.print(lines)
+        cells = [_side_by_side(100 * row) for row in heads.shares[round - 1]]
+        out.print(f"{round:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", soft_wrap=True)
 
 
 def _side_by_side(numbers: Iterable[float]) -> str:

@@ -23,15 +23,17 @@ def names_of(comparison: Comparison) -> list[str]:
 
 
 def curves(done: Finished) -> list[Panel]:
-    """Accuracy over rounds: a row of panels per cluster, a column per division into clusters."""
+    """Accuracy over rounds: a row of panels per cluster, a column per division into clusters, all of one height
+    so that clusters can be compared."""
     made = []
     found = {part: done.comparison(part) for part in done.runs}
+    rows = {part: facts.over_rounds(comparison) for part, comparison in found.items()}
+    shown = [row for part, c in found.items() for row in rows[part] if row["what"] in c.clusters]
     for c in range(max(len(comparison.clusters) for comparison in found.values())):
         for part, comparison in found.items():
             name = comparison.clusters[c]
-            rows = charts.of(facts.over_rounds(comparison), name)
-            chart = charts.over_rounds(names_of(comparison), "accuracy, %")
-            made.append(Panel(chart, rows, f"{part.title}: {name}"))
+            chart = charts.over_rounds(names_of(comparison), "accuracy, %", reach=charts.reach_of(shown))
+            made.append(Panel(chart, charts.of(rows[part], name), f"{part.title}: {name}"))
     return made
 
 
@@ -106,7 +108,9 @@ def bars(rows: Rows, names: list[str], y: str) -> alt.LayerChart | alt.FacetChar
 
 
 def _bar(part: Part, who: str, found: Estimate | None, scale: float, published: float | None) -> dict[str, Any]:
-    known = [scale * value for value in (found.known if found is not None else [])]
+    """One bar; none unless every seed has the number."""
+    whole = found is not None and found.mean is not None
+    known = [scale * value for value in found.known] if found is not None and whole else []
     mean = sum(known) / len(known) if known else None
     spread = {"low": min(known, default=None), "high": max(known, default=None)}
     return {"part": part.clusters, "who": who, "mean": mean, "published": published} | spread
@@ -198,7 +202,7 @@ def _bytes_to(done: Finished, part: Part, algorithm: str) -> Estimate:
 
 
 def bytes_bars(done: Finished) -> list[Panel]:
-    """Megabytes a node hears until the target is reached; no bar where it is not."""
+    """Megabytes a node hears until the target is reached; no bar where a seed does not reach it."""
 
     def rows_of(done: Finished, part: Part) -> Rows:
         return [_bar(part, name, _bytes_to(done, part, name), 1e-6, None) for name in part.algorithms]

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from facade.models import MODELS
 from facade.paper.done import Beside, Finished
 from facade.paper.figures import WORDS
 from facade.paper.published import FINAL, RATES, SIZES
@@ -70,14 +71,24 @@ def _settings() -> list[tuple[Setting, Part]]:
     return [(CIFAR, Part(CIFAR, "30:2")), (IMAGENETTE, Part(IMAGENETTE, "20:4")), (FLICKR, Part(FLICKR, "14:2"))]
 
 
+_SIZES = ("nodes", "rounds", "steps", "batch", "weights")
+_DATA = {"cifar10": ((3, 32, 32), 10), "imagenette": ((3, 64, 64), 10), "flickr-mammals": ((3, 64, 64), 41)}
+"""Shape of an image and number of classes."""
+
+
+def _weights(setting: Setting) -> int:
+    model = MODELS[setting.model](*_DATA[setting.source])
+    return sum(weight.numel() for weight in model.parameters())
+
+
 def rates(done: Finished) -> list[Beside]:
     """Table I: sizes and learning rates, as resolved experiments have them; nothing here is ever reduced."""
     lines = []
     for setting, part in _settings():
         made = experiment(part, "facade", None, 1, Scale())
         training = made.training
-        sizes = (made.n, training.rounds, training.steps, training.batch)
-        for word, ours, theirs in zip(("nodes", "rounds", "steps", "batch"), sizes, SIZES[setting.source], strict=True):
+        sizes = (made.n, training.rounds, training.steps, training.batch, _weights(setting))
+        for word, ours, theirs in zip(_SIZES, sizes, SIZES[setting.source], strict=True):
             lines.append(Beside(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
         for name in RIVALS:
             rate = experiment(part, name, None, 1, Scale()).training.lr
@@ -93,5 +104,5 @@ def rates_table(done: Finished) -> list[Panel]:
         what, ours, published, _ = line.cells
         source, column = what.split(" ")
         rows.append({"row": source, "column": column, "ours": ours, "published": f"({published})"})
-    columns = ["nodes", "rounds", "steps", "batch", *(WORDS[name] for name in RIVALS)]
+    columns = [*_SIZES, *(WORDS[name] for name in RIVALS)]
     return [_table(rows, columns, "sizes and learning rates, ours and (published)")]

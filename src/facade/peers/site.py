@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from facade.errors import ExperimentError
@@ -119,7 +120,19 @@ def set_up(site: Site, membership: Membership) -> Setup:
     number = membership.number(site.settings.id)
     if number is None:
         raise ExperimentError(f"'{site.settings.id}' is no member in epoch {membership.epoch}")
-    return setup.set_up(experiment, _federation(site, membership, experiment, number))
+    made = setup.set_up(experiment, _federation(site, membership, experiment, number))
+    _refuse_infinities(made)
+    return made
+
+
+def _refuse_infinities(made: Setup) -> None:
+    """What a site starts with must pass the others' checks, or it would train alone to the end."""
+    for name, leaf in made.learner.init(made.experiment.seed, 0, np.zeros(1, np.int64)).items():
+        if not leaf.isfinite().all():
+            raise ExperimentError(
+                f"'{name}' of the model holds infinities or NaN, and peers refuse messages with such values;"
+                " compute it in the model's forward instead"
+            )
 
 
 def refuse_foreign_names(experiment: Mapping[str, Any], allowed: list[str]) -> None:

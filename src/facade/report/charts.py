@@ -35,10 +35,9 @@ def of_comparison(comparison: Comparison) -> list[Figure]:
 def accuracy(comparison: Comparison, rows: Rows) -> Figure:
     """One panel per cluster, one line per experiment."""
     names = [subject.label for subject in comparison.subjects]
-    panels = [
-        Panel(over_rounds(names, "accuracy, %"), of(rows, name), f"Accuracy of {_with_article(name)}")
-        for name in comparison.clusters
-    ]
+    reach = reach_of([row for row in rows if row["what"] in comparison.clusters])
+    chart = over_rounds(names, "accuracy, %", reach=reach)
+    panels = [Panel(chart, of(rows, name), f"Accuracy of {_with_article(name)}") for name in comparison.clusters]
     return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
 
 
@@ -51,18 +50,29 @@ def of(rows: Rows, what: str) -> Rows:
     return [{k: v for k, v in row.items() if k != "what"} for row in rows if row["what"] == what]
 
 
-def over_rounds(names: Sequence[str], y: str, x: str = "round", x_title: str = "round") -> Chart:
-    """Lines with bands over seeds, and a larger mark for the models after the final exchange."""
+def over_rounds(
+    names: Sequence[str], y: str, x: str = "round", x_title: str = "round", reach: tuple[float, float] | None = None
+) -> Chart:
+    """Lines with bands over seeds, and a larger mark for the models after the final exchange. `reach`: of the
+    y axis, for panels that are to be compared; None: that of the panel's own values."""
     at = alt.X(f"{x}:Q", title=x_title, axis=alt.Axis(tickCount=6), scale=alt.Scale(nice=False))
+    height = alt.Scale(zero=False) if reach is None else alt.Scale(domain=list(reach), nice=False)
     base = alt.Chart().encode(at, colour(names))
     curves = base.transform_filter("!datum.final")
-    value = alt.Y("mean:Q", title=y, scale=alt.Scale(zero=False))
+    value = alt.Y("mean:Q", title=y, scale=height)
     tooltip = _tooltip("who", "round", "mean", "low", "high", "mb")
-    band = curves.mark_area(opacity=_BAND).encode(alt.Y("low:Q", title=y, scale=alt.Scale(zero=False)), alt.Y2("high"))
+    band = curves.mark_area(opacity=_BAND).encode(alt.Y("low:Q", title=y, scale=height), alt.Y2("high"))
     line = curves.mark_line().encode(value)
     points = curves.mark_point(filled=True, size=26).encode(value, shape(names), tooltip=tooltip)
     last = base.transform_filter("datum.final").mark_point(filled=True, size=90, stroke="black", strokeWidth=0.6)
     return alt.layer(band, line, points, last.encode(value, shape(names), tooltip=tooltip))
+
+
+def reach_of(rows: Rows) -> tuple[float, float]:
+    """What a y axis must cover to show all the rows."""
+    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    room = 0.04 * (high - low) or 1.0
+    return low - room, high + room
 
 
 def colour(names: Sequence[str], field: str = "who", legend: bool = True) -> alt.Color:

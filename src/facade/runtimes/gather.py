@@ -113,7 +113,7 @@ class Gatherer:
             work = (membership, own, ask, pull, news, room)
             threading.Thread(target=self._pull, args=work, name=f"facade-pull-{pull.peer}", daemon=True).start()
         try:
-            heard = self._await(membership, ask, wait, news)
+            heard = self._await(membership, ask, wait, pulls, news)
         finally:
             stop.set()
         self._note_missed(ask.round, wait)
@@ -122,7 +122,9 @@ class Gatherer:
         self._record(membership, ask, pulls, heard)
         return heard
 
-    def _await(self, membership: Membership, ask: Ask, wait: Wait, news: queue.SimpleQueue[_News]) -> dict[int, Any]:
+    def _await(
+        self, membership: Membership, ask: Ask, wait: Wait, pulls: dict[int, _Pull], news: queue.SimpleQueue[_News]
+    ) -> dict[int, Any]:
         heard: dict[int, Any] = {}
         behind: list[int] = []
         denied = 0
@@ -149,7 +151,8 @@ class Gatherer:
             wait.came(id, time.monotonic())
             if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
                 break
-        if len(behind) > len(heard):
+        here = sum(pulls[peer].answered for peer in pulls if membership.members[peer].id in wait.outstanding)
+        if len(behind) > len(heard) + here:  # who answers and has not gone on is not ahead
             raise BehindError(statistics.median_low(behind))
         if denied == len(ask.senders) and denied >= min(2, membership.n - 1):  # one alone may be wrong
             raise ShutOutError
