@@ -75,6 +75,15 @@ def test_validation_is_cut_from_training_and_seen_by_every_cluster():
     assert torch.equal(made.validations[1].x, torch.rot90(made.validations[0].x, 2, (-2, -1)))
     held = np.concatenate(made.training.rows)
     assert len(held) + made.leftover == 40 - 8 - 6  # 8 are for testing
+    kept_back = {bytes(image.numpy()) for image in made.validations[0].x}
+    assert not kept_back & {bytes(image.numpy()) for image in made.training.samples.x[torch.from_numpy(held)]}
+
+
+def test_a_part_of_a_test_set_is_evenly_spaced():
+    x, y = images(20), np.repeat([0, 1], 10)
+    made = Federation.from_arrays(x, y, x, y, clusters="1:1", validation=0.5).tested_on(4)
+    assert made.tests[1].y.tolist() == [0, 0, 1, 1]
+    assert [len(part) for part in made.validations] == [4, 4]
 
 
 def test_images_are_held_once():

@@ -97,7 +97,7 @@ def dies_at_line(home, events, last):
 
 
 def slow(home, events, times):
-    """A site whose training takes so many times as long as it would."""
+    """A site whose training takes so many times as long as it would, and two seconds at least."""
     from facade.learner import Learner
 
     fit = Learner.fit
@@ -105,7 +105,7 @@ def slow(home, events, times):
     def slowly(self, *args, **kwargs):
         began = time.monotonic()
         made = fit(self, *args, **kwargs)
-        threading.Event().wait((times - 1) * (time.monotonic() - began))
+        threading.Event().wait(max((times - 1) * (time.monotonic() - began), 2))
         return made
 
     Learner.fit = slowly

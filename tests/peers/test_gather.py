@@ -105,6 +105,15 @@ def test_one_neighbour_alone_does_not_shut_a_site_out(gathering):
     assert gatherer._ledger.of("b").refused == {"not-admitted": 1}
 
 
+def test_what_was_heard_is_counted(gathering):
+    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="serves")
+    gather()
+    size = Form(MESSAGE).size
+    entries = [gatherer._ledger.of(id) for id in "bc"]
+    assert [(entry.heard, entry.bytes, entry.missed) for entry in entries] == [(1, size, 0)] * 2
+    assert (gatherer._metrics.heard._value.get(), gatherer._metrics.bytes._value.get()) == (2, 2 * size)
+
+
 def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
     gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
     assert list(gather()) == [1]

@@ -8,7 +8,8 @@ from facade.peers.journal import Journal, lines
 from facade.peers.membership import Change, Epochs, changed
 from facade.peers.site import Site
 from facade.runtimes.lists import Lists
-from peers.makers import federation
+from facade.runtimes.local_network import founded
+from peers.makers import QUICK, federation, tiny
 
 
 @pytest.fixture
@@ -16,6 +17,17 @@ def journal(tmp_path):
     opened = Journal(tmp_path / "log.jsonl")
     yield opened
     opened.close()
+
+
+@pytest.mark.parametrize(("algorithm", "everybody"), [("el", False), ("dac", True)])
+def test_a_message_is_for_the_neighbours_of_its_round(algorithm, everybody, tmp_path):
+    with founded(tiny(f"algorithm.name={algorithm}"), tmp_path, "patient", QUICK) as made:
+        lists = Lists(Site.load(made.homes[0]))
+    graph, others = lists.scene(1).plan.graph(1), set(range(1, 8))
+    hear = others if everybody else set(graph.receiver[graph.sender == 0].tolist())
+    assert everybody or hear < others
+    assert {caller for caller in others if lists.entitled(1, caller)} == hear
+    assert all(lists.entitled(5, caller) for caller in others), "the final exchange"
 
 
 def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):

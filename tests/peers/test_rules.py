@@ -275,6 +275,10 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(tmp_path):
     paths[1].write_text(json.dumps(forged))
     with pytest.raises(ExperimentError, match="signature"):
         across(paths)
+    by_another = signed_site(Site.load(made.home("b")), site_facts("a", 9))
+    assert across([by_another])["mean"] == 0.9, "without a list, nobody knows whose key it is"
+    with pytest.raises(ExperimentError, match="not signed with the key that the membership list gives 'a'"):
+        across([by_another], made.home("a") / "membership.json")
 
 
 def signed_site(site, facts):

@@ -4,10 +4,13 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from facade import metrics, run
 from facade.errors import FacadeError, StoppedError
 from facade.peers.membership import load
 from facade.peers.outcome import Outcome
@@ -15,7 +18,7 @@ from facade.peers.site import Site, set_up
 from facade.runtimes import local_network
 from facade.runtimes.local_network import Processes, founded
 from facade.runtimes.recorder import Quiet
-from peers.makers import QUICK, leaves_on_sigterm, stays, tiny, vanishes
+from peers.makers import QUICK, leaves_on_sigterm, stays, tiny, until, vanishes
 
 
 def own_data(path, names, seed):
@@ -121,3 +124,36 @@ def test_a_network_on_this_machine_that_is_told_to_stop_leaves_no_site_behind(tm
         local_network.run(experiment, tmp_path / "net", progress=Terminated())
     assert stopped.value.exit_code == 128 + signal.SIGTERM
     assert not multiprocessing.active_children()
+
+
+def up(home, *more):
+    """`facade node up` as its operator starts it."""
+    command = [sys.executable, "-m", "facade", "node", "up", "--home", str(home), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+TWO = tiny('data.clusters="1:1"', "topology.name=complete", "training.rounds=3", "evaluation.every=3")
+
+
+def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path):
+    with founded(TWO, tmp_path, "patient", QUICK) as made:
+        homes = made.homes
+    sites = [up(home, "--baseline") for home in homes]  # the ports are free again
+    said = [site.communicate()[0] for site in sites]
+    assert [site.returncode for site in sites] == [0, 0], said
+    alone = [row["confusion"] for row in run(TWO.with_("algorithm.name=local")).rows if row["kind"] == "final"]
+    for home, own in zip(homes, alone, strict=True):
+        told = json.loads((home / "run" / "site.json").read_text())["site"]
+        assert told["alone"]["confusion"] == own
+        together, apart = (metrics.accuracy(np.array([c]))[0] for c in (told["final"]["confusion"], own))
+        assert told["gain"] == pytest.approx(together - apart)
+
+
+def test_the_command_leaves_in_good_order_when_it_is_told_to(tmp_path):
+    with founded(TWO, tmp_path, "patient", QUICK) as made:
+        home = made.homes[0]
+    site = up(home)
+    until((home / "run" / "log.jsonl").exists)  # it waits for the other one, who never comes
+    site.terminate()
+    said = site.communicate()[0]
+    assert site.returncode == 0, said

@@ -1,11 +1,13 @@
 import errno
 import os
 import resource
+import stat
 
 import pytest
 
 from facade import store
 from facade.errors import StorageError
+from facade.records import RunDirectory
 from facade.store import Store
 
 
@@ -99,3 +101,29 @@ def test_removing_a_store_takes_what_a_crash_left_and_nothing_else(tmp_path):
     (tmp_path / "s" / "mine.txt").write_text("keep")
     kept.remove()
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["mine.txt"]
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):
+    done, sync, move = [], os.fsync, os.replace
+
+    def synced(handle):
+        done.append("directory" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    def moved(old, new):
+        done.append("name")
+        move(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", moved)
+    store.replace(tmp_path / "f", b"x")
+    assert done == ["file", "name", "directory"]
+
+
+def test_rows_that_a_checkpoint_counts_on_are_on_the_disk(tmp_path, monkeypatch):
+    synced, sync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), sync(handle)))
+    files = RunDirectory(tmp_path)
+    files.append("rows.jsonl", [{"round": 1}])
+    assert files.length("rows.jsonl") > 0
+    assert synced == [(tmp_path / "rows.jsonl").stat().st_ino]
