@@ -100,7 +100,7 @@ def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int
         return seeding
     seeding = _fitted(turn, seeding, core, head)
     nodes = torch.from_numpy(turn.shard.nodes)
-    score = _score(turn, seeding, core, head, stage, auto)
+    score = _without_the_few(turn, _score(turn, seeding, core, head, stage, auto))
     bid = seeding._replace(candidate=seeding.private, score=score, origin=nodes)
     return tree.where(bidding, bid, seeding)
 
@@ -159,18 +159,17 @@ def private_heads(turn: Turn, core: Params, head: Params) -> Params:
 def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool) -> Tensor:
     """[S] float64: what a node bids for a seed."""
     if stage == 0:
-        priority = seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0]
-        return _without_the_few(turn, torch.from_numpy(priority))
+        return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
     earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
     if auto:
-        return _without_the_few(turn, turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS))
+        return turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
     return regret(turn, core, earlier, seeding.own)
 
 
 def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:
     """[S] how much more the best of the heads [S, j, ...] costs a node than its private one."""
     losses = turn.learner.score(core, heads, turn.all_samples())
-    return _without_the_few(turn, losses.min(1).values.double() - own)
+    return losses.min(1).values.double() - own
 
 
 def _without_the_few(turn: Turn, score: Tensor) -> Tensor:
@@ -241,7 +240,8 @@ def _open_window(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage
         return opened
     opened = _fitted(turn, opened, model.core, model.head)
     heads, core = (tree.rows(part, bidders) for part in (model.heads, model.core))
-    score = regret(turn.only(bidders), core, heads, opened.own[bidders])
+    some = turn.only(bidders)
+    score = _without_the_few(some, regret(some, core, heads, opened.own[bidders]))
     nodes = torch.from_numpy(turn.shard.nodes)
     return opened._replace(
         score=opened.score.index_copy(0, bidders, score), origin=opened.origin.index_copy(0, bidders, nodes[bidders])

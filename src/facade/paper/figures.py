@@ -109,8 +109,7 @@ def bars(rows: Rows, names: list[str], y: str) -> alt.LayerChart | alt.FacetChar
 
 def _bar(part: Part, who: str, found: Estimate | None, scale: float, published: float | None) -> dict[str, Any]:
     """One bar; none unless every seed has the number."""
-    whole = found is not None and found.mean is not None
-    known = [scale * value for value in found.known] if found is not None and whole else []
+    known = [] if found is None or found.mean is None else [scale * value for value in found.known]
     mean = sum(known) / len(known) if known else None
     spread = {"low": min(known, default=None), "high": max(known, default=None)}
     return {"part": part.clusters, "who": who, "mean": mean, "published": published} | spread
