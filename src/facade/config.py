@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from facade.errors import ExperimentError, unknown
 from facade.names import foreign, is_foreign, look_up
+from facade.topology import edges_in
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -87,6 +88,17 @@ class Topology(Section):
     degree: int = 4
     fresh: Literal["auto"] | bool = "auto"
     file: str = ""
+    """A text file of edges, for name "file"; read once, it becomes the name "edges" and the edges."""
+    edges: str = ""
+    """Pairs of nodes that hear each other, such as "0-1 1-2", for name "edges"."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, written: Any) -> Any:
+        """Put a file's content in its place, so that hash, signature and every machine have the same graph."""
+        if not isinstance(written, Mapping) or written.get("name") != "file":
+            return written
+        return {**written, "name": "edges", "edges": edges_in(str(written.get("file", ""))), "file": ""}
 
 
 class Network(Section):
@@ -251,6 +263,8 @@ class Experiment(Section):
                 del resolved[key]
             else:
                 resolved[key] = {k: v for k, v in resolved[key].items() if k not in parts}
+        if not self.topology.edges:  # the field is younger than hashes that must stay
+            del resolved["topology"]["edges"]
         return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
 
 

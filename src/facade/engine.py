@@ -149,7 +149,11 @@ class Plan:
 
     def graph(self, round: int) -> Graph:
         """The round's graph; a fixed one is that of round 0."""
-        return self.topology.draw(self.n, self.seed, round if self.fresh else 0)
+        return self.topology.draw(self.n, self.seed, round) if self.fresh else self._fixed_graph
+
+    @functools.cached_property
+    def _fixed_graph(self) -> Graph:
+        return self.topology.draw(self.n, self.seed, 0)
 
     @functools.cached_property
     def spread(self) -> int:

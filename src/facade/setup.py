@@ -21,7 +21,7 @@ from facade.errors import ExperimentError
 from facade.learner import Inputs, Learner, Training
 from facade.names import foreign, is_foreign, look_up
 from facade.optimisers import SGD, Adam, Optimiser, Schedule
-from facade.topology import TOPOLOGIES, Topology
+from facade.topology import TOPOLOGIES, Topology, connected
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,19 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
         rounds=experiment.training.rounds,
         every=experiment.evaluation.every,
         topology=topology,
-        fresh=fresh,
+        fresh=fresh and not topology.fixed,
         network=Network(experiment.network.loss, experiment.network.offline),
         all_reduce=algorithm.all_reduce,
         head=experiment.evaluation.head,
     )
     for warning in algorithm.check(plan):
         warnings.warn(warning, stacklevel=2)
+    if not plan.fresh and not connected(plan.graph(0)):
+        warnings.warn(
+            "the graph falls into parts that never hear each other, so each part learns a model of its own;"
+            " add edges, or let it be drawn afresh every round (topology.fresh = true)",
+            stacklevel=2,
+        )
     federation = load(experiment.data, experiment.seed) if federation is None else federation
     if federation.n != experiment.n:
         raise ExperimentError(
@@ -101,7 +107,7 @@ def _topology(experiment: Experiment) -> Topology:
             raise ExperimentError(f"topology '{section.name}' is not derived from facade.Topology")
     else:
         made = look_up("topology", section.name, TOPOLOGIES)
-    given = {"degree": section.degree, "file": section.file}
+    given = {"degree": section.degree, "edges": section.edges}
     return made(**{k: v for k, v in given.items() if k in made.__dataclass_fields__})
 
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,8 @@ def _sorted(n: int, receiver: Ids, sender: Ids) -> Graph:
 
 def connected(graph: Graph) -> bool:
     """Whether every node reaches every other (edges taken in both directions)."""
+    if graph.everyone:
+        return True
     label = np.arange(graph.n)
     while True:
         lower = label.copy()
@@ -128,7 +131,10 @@ def diameter(graph: Graph) -> int:
 class Topology(ABC):
     """A rule for drawing one graph per (seed, round)."""
 
-    directed = False
+    directed: ClassVar[bool] = False
+    """Whether hearing need not be mutual."""
+    fixed: ClassVar[bool] = False
+    """Whether there is but one graph, the same in all rounds."""
 
     def check(self, n: int) -> None:
         """Raise ExperimentError if there is no such graph on n nodes."""
@@ -298,39 +304,49 @@ class KOut(Topology):
 
 
 @dataclass(frozen=True)
-class FromFile(Topology):
-    """The undirected edges listed in `file`, one "a b" pair of node numbers a line, # for comments."""
+class Edges(Topology):
+    """The undirected `edges` given, such as "0-1 1-2"; topology.name = "file" reads them from topology.file."""
 
-    file: str = ""
+    fixed = True
+    edges: str = ""
 
     def check(self, n: int) -> None:
         super().check(n)
-        self._pairs(n)
+        if not self.edges:
+            raise ExperimentError("topology.name = 'edges' needs topology.edges, such as '0-1 1-2'")
+        for edge in self.edges.split():
+            ends = {int(end) for end in edge.split("-") if end.isdecimal()}
+            if edge.count("-") != 1 or len(ends) != 2 or max(ends) >= n:
+                raise ExperimentError(
+                    f"topology.edges: '{edge}' is not an edge; expected two different node numbers from 0 to {n - 1},"
+                    " such as '0-1'"
+                )
 
     def draw(self, n: int, seed: int, round: int) -> Graph:
-        return undirected(n, self._pairs(n))
+        ends = (sorted(int(end) for end in edge.split("-")) for edge in self.edges.split())
+        return undirected(n, {(a, b) for a, b in ends})
 
-    def _pairs(self, n: int) -> Pairs:
-        try:
-            lines = Path(self.file).read_text().splitlines()
-        except OSError as error:
+
+def edges_in(file: str) -> str:
+    """The edges that a text file lists, one "a b" pair of node numbers a line, # for comments; as `Edges` takes them."""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ExperimentError(
+            f"topology.file = '{file}' cannot be read ({getattr(error, 'strerror', None) or 'it is not text'});"
+            " give a text file with one 'a b' pair of node numbers a line"
+        ) from None
+    edges = []
+    for number, line in enumerate(lines, 1):
+        parts = line.split("#")[0].split()
+        if not parts:
+            continue
+        if len(parts) != 2 or not all(part.isdecimal() for part in parts):
             raise ExperimentError(
-                f"topology.file = '{self.file}' cannot be read ({error.strerror});"
-                " give a text file with one 'a b' pair of node numbers a line"
-            ) from None
-        pairs: Pairs = set()
-        for number, line in enumerate(lines, 1):
-            parts = line.split("#")[0].split()
-            if not parts:
-                continue
-            if len(parts) != 2 or not all(p.isdecimal() and int(p) < n for p in parts) or parts[0] == parts[1]:
-                raise ExperimentError(
-                    f"{self.file}, line {number}: '{line.strip()}' is not an edge;"
-                    f" expected two different node numbers from 0 to {n - 1}"
-                )
-            a, b = sorted(int(p) for p in parts)
-            pairs.add((a, b))
-        return pairs
+                f"{file}, line {number}: '{line.strip()}' is not an edge; expected two different node numbers"
+            )
+        edges.append("-".join(parts))
+    return " ".join(edges)
 
 
 COMPLETE, RING = Complete(), Ring()
@@ -342,5 +358,5 @@ TOPOLOGIES: dict[str, type[Topology]] = {
     "star": Star,
     "erdos-renyi": ErdosRenyi,
     "k-out": KOut,
-    "file": FromFile,
+    "edges": Edges,
 }
