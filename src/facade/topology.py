@@ -328,7 +328,7 @@ class Edges(Topology):
 
 
 def edges_in(file: str) -> str:
-    """The edges that a text file lists, one "a b" pair of node numbers a line, # for comments; as `Edges` takes them."""
+    """The edges in a text file, one "a b" pair of node numbers a line, # for comments; as `Edges` takes them."""
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -146,6 +146,38 @@ def test_overlapping_nodes_see_an_image_as_their_cluster_does():
             assert upright.contiguous().numpy().tobytes() in originals
 
 
+def everything_to_everybody(pool):
+    return [np.arange(len(pool.labels))] * pool.nodes
+
+
+def test_an_own_partition_may_give_an_image_to_several_clusters():
+    made = federation("rotate", "1:1:1", partition="data.test_skews:everything_to_everybody")
+    assert made.overlapping
+    held = [made.training.samples.x[rows] for rows in made.training.rows]
+    for cluster, image in enumerate(held):
+        assert torch.equal(image, torch.rot90(held[0], cluster, (-2, -1)))
+
+
+def one_part_too_few(pool):
+    return everything_to_everybody(pool)[1:]
+
+
+def rows_of_another_pool(pool):
+    return [np.arange(len(pool.labels)) + 1] * pool.nodes
+
+
+@pytest.mark.parametrize(
+    ("partition", "wrong"),
+    [
+        (one_part_too_few, "returned 3 parts; expected one for each of 4 nodes"),
+        (rows_of_another_pool, "gave a node the rows 1 to 48; expected row numbers of the pool, from 0 to 47"),
+    ],
+)
+def test_an_own_partition_is_told_what_it_got_wrong(partition, wrong):
+    with pytest.raises(ExperimentError, match=f"partition 'data.test_skews:{partition.__name__}' {wrong}"):
+        federation("none", partition=f"data.test_skews:{partition.__name__}")
+
+
 def test_an_unknown_skew_suggests_the_nearest():
     with pytest.raises(ExperimentError, match="unknown skew 'rotat'; did you mean 'rotate'"):
         federation("rotat")

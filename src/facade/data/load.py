@@ -13,7 +13,7 @@ from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Ids, Labelled
 from facade.data.looks import Looks
 from facade.data.named import named
-from facade.data.partition import PARTITIONS, Partition, Pool, held_out, natural, sampled
+from facade.data.partition import PARTITIONS, Partition, Pool, held_out, natural
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
 from facade.names import is_foreign
@@ -47,7 +47,8 @@ def federate(dataset: Dataset, data: Data, seed: int, cluster: Ids) -> Federatio
     kept_back = _kept_back(dataset, data.validation, seed)
     division = _Division(dataset, looks, cluster, kept_back)
     held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
-    overlapping = partition is sampled
+    distinct = len(np.unique(np.concatenate(held)))
+    overlapping = distinct < sum(len(rows) for rows in held)
     return Federation(
         tests=division.tests(),
         validations=division.validations() if data.validation else None,
@@ -57,7 +58,7 @@ def federate(dataset: Dataset, data: Data, seed: int, cluster: Ids) -> Federatio
         mean=dataset.mean,
         std=dataset.std,
         cluster=cluster,
-        leftover=int((~kept_back).sum()) - len(np.unique(np.concatenate(held))),
+        leftover=int((~kept_back).sum()) - distinct,
         overlapping=overlapping,
         notes=dataset.notes,
     )
@@ -72,6 +73,19 @@ def _check_nodes(dataset: Dataset, n: int) -> None:
             f"the data name {len(found)} nodes, {found[0]} to {found[-1]}, but data.clusters asks for 0 to {n - 1};"
             " change data.clusters, and number the nodes 0, 1, 2, ... with at least one row each"
         )
+
+
+def _check_parts(pool: Pool, parts: list[Ids]) -> None:
+    """Refuse what a partition must not return."""
+    name, count = f"partition '{pool.data.partition}'", len(pool.labels)
+    if len(parts) != pool.nodes:
+        raise ExperimentError(f"{name} returned {len(parts)} parts; expected one for each of {pool.nodes} nodes")
+    for part in parts:
+        if len(part) and not 0 <= np.min(part) <= np.max(part) < count:
+            raise ExperimentError(
+                f"{name} gave a node the rows {np.min(part)} to {np.max(part)}; expected row numbers of the pool,"
+                f" from 0 to {count - 1}"
+            )
 
 
 def _kept_back(dataset: Dataset, fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -112,7 +126,9 @@ class _Division:
                 )
             owner = None if whole.owner is None else whole.owner[rows]
             pool = dataclasses.replace(whole, labels=whole.labels[rows], nodes=len(nodes), owner=owner)
-            for node, part in zip(nodes, partition(pool), strict=True):
+            parts = partition(pool)
+            _check_parts(pool, parts)
+            for node, part in zip(nodes, parts, strict=True):
                 held[node] = rows[part]
         for node, part in enumerate(held):
             if not len(part):
