@@ -141,7 +141,7 @@ def test_dac_refuses_more_nodes_than_it_is_made_for():
 
 
 def test_dpsgd_refuses_directed_graphs():
-    with pytest.raises(ExperimentError, match="mutual neighbours, but topology 'k-out' is directed; use 'regular'"):
+    with pytest.raises(ExperimentError, match="mutual neighbours, but the topology KOut is directed; use"):
         ran(tiny("dpsgd", "topology.name=k-out"))
 
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from facade import Experiment, ExperimentError, run, tree
 from facade.algorithms import health
-from facade.algorithms.seeding import CALM, listen, start
+from facade.algorithms.seeding import CALM, Model, Sown, listen, listen_in_window, revive, start
 from facade.cli import display
-from facade.engine import play
+from facade.engine import Turn, play
 from facade.messages import EVERYONE, Edges, Inbox
 from facade.result import health_of_heads
 from facade.runtimes.local import deliver
@@ -192,7 +192,7 @@ def test_revival_on_a_graph_on_which_news_travel_too_slowly_is_refused():
 
 
 def test_health_tells_when_a_head_was_last_heard_of():
-    known = health.unknown(1, 2)
+    known = health.unheard(1, 2)
     for round in range(60):
         known = health.heard(known, torch.tensor([[3, 2 if round < 5 else 0]]), round)
     assert known.last.tolist() == [[59, 4]]
@@ -231,6 +231,35 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 def test_without_revival_a_dead_head_stays_dead():
     choice = killed(revival=False)
     assert set(choice) == {0}
+
+
+def test_nodes_that_hold_no_head_dead_pass_on_even_the_bids_of_those_well_served():
+    setup = set_up(experiment("3:1", 200, "topology.name=complete", revival=True))
+    [shard] = setup.shards()
+    sown = Sown(5, 2)
+    turn = Turn(shard, sown.ready(setup.plan.spread) + health.MEMORY, EVERYONE, torch.full((4,), 3), setup.plan)
+    state = setup.algorithm.init(shard)
+    dead = torch.tensor([[False, False], [False, True], [False, True], [False, False]])
+    model = Model(state.core, state.heads, tree.map(lambda leaf: leaf[:, 0], state.heads))
+    opened, revived = revive(turn, state.seeding, model, dead, sown)
+    assert opened.origin.tolist() == [-1, 1, 2, -1]
+    assert not revived.any()
+    served = opened._replace(score=torch.where(dead.any(1), torch.tensor([0, -0.2, -0.1, 0]).double(), opened.score))
+    for edges in (EVERYONE, Edges(torch.tensor([0, 1, 3]), torch.tensor([2, 2, 2]))):
+        told = listen_in_window(turn, served, inbox(served.score.tolist(), served.origin.tolist(), edges), sown)
+        assert told.origin.tolist() == [2, 2, 2, 2]
+
+
+def test_the_turn_of_some_nodes_has_their_edges_alone():
+    setup = set_up(experiment("6:2"))
+    [shard] = setup.shards()
+    graph = setup.plan.graph(0)
+    edges = Edges(torch.from_numpy(graph.receiver), torch.from_numpy(graph.sender))
+    some = Turn(shard, 0, edges, torch.full((8,), 4), setup.plan).only(torch.tensor([2, 5]))
+    assert some.shard.nodes.tolist() == [2, 5]
+    for row, node in enumerate((2, 5)):
+        heard = some.graph.sender[some.graph.receiver == row]
+        assert heard.tolist() == graph.sender[graph.receiver == node].tolist()
 
 
 def note(round, last, losses):

@@ -97,10 +97,14 @@ class Turn:
         return Samples(self.shard.data, self.shard.seed, "all", self.round, None)
 
     def only(self, rows: Tensor) -> Turn:
-        """The turn of some of the hosted nodes, for work that not all of them need."""
+        """The turn of some of the hosted nodes (rows ascending), for work that not all of them need."""
         nodes = self.shard.nodes[rows.numpy()]
         shard = dataclasses.replace(self.shard, nodes=nodes, data=self.shard.data.only(nodes))
-        return dataclasses.replace(self, shard=shard)
+        if not isinstance(self.graph, Edges):
+            return dataclasses.replace(self, shard=shard)
+        theirs = torch.isin(self.graph.receiver, rows)
+        graph = Edges(torch.searchsorted(rows, self.graph.receiver[theirs]), self.graph.sender[theirs])
+        return dataclasses.replace(self, shard=shard, graph=graph)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
             f" {len(federation.classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
         )
-    if getattr(algorithm, "k", 1) > 1 and not learner.features_once:
+    if algorithm.choices > 1 and not learner.features_once:
         warnings.warn(
             "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
             " let its forward end with one call of its head, on one tensor, to compute features once",
@@ -119,9 +119,8 @@ def _optimiser(training: TrainingSection) -> Optimiser:
 
 
 def _learner(experiment: Experiment, federation: Federation, algorithm: Algorithm[Any]) -> Learner:
-    head = [experiment.model.head] if isinstance(experiment.model.head, str) else experiment.model.head
-    if getattr(algorithm, "split", "head") == "all":
-        head = ["*"]
+    named = experiment.model.head
+    head = ["*"] if algorithm.all_head else [named] if isinstance(named, str) else named
     training, runtime = experiment.training, experiment.runtime
     return Learner(
         models.factory(experiment.model.name, federation.shape, len(federation.classes)),

@@ -33,6 +33,16 @@ class Algorithm(ABC, Generic[State]):
     all_reduce: bool = True
     """Whether the run ends with one exchange in which everybody hears everybody."""
 
+    @property
+    def choices(self) -> int:
+        """Heads among which a node chooses by their losses; 1: nothing is scored."""
+        return 1
+
+    @property
+    def all_head(self) -> bool:
+        """Whether the whole model is head, whatever model.head says."""
+        return False
+
     @abstractmethod
     def init(self, shard: Shard) -> State:
         """The state of the shard's nodes before the first round."""

@@ -27,6 +27,7 @@ class State(NamedTuple):
     model: Params
     memory: Memory
     loss: Tensor
+    """[S] mean training loss of the last round."""
     measured: Tensor
     """[S, n] float32: 1 / loss of the other's model on own samples; 0 = never met."""
     told: Tensor

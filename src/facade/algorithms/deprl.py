@@ -22,6 +22,7 @@ class State(NamedTuple):
     head: Params
     memory: Memory
     loss: Tensor
+    """[S] mean training loss of the last round."""
 
 
 @dataclass(frozen=True)

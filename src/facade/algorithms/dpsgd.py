@@ -34,6 +34,7 @@ class DPSGD(OneModel):
     def check(self, plan: Plan) -> list[str]:
         if plan.topology.directed:
             raise ExperimentError(
-                "dpsgd averages over mutual neighbours, but topology 'k-out' is directed; use 'regular'"
+                f"dpsgd averages over mutual neighbours, but the topology {type(plan.topology).__name__} is directed;"
+                " use topology.name = 'regular'"
             )
         return []

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from facade import seeds, tree
-from facade.algorithms import health as known
 from facade.algorithms import seeding as farthest
 from facade.algorithms.base import Algorithm, chosen, joined, put
-from facade.algorithms.health import Health
+from facade.algorithms.health import MEMORY, Health, all_alive, dead, heard, unheard
 from facade.engine import Plan, Shard, Turn
 from facade.errors import ExperimentError
 from facade.messages import Inbox, mean, means, per_row, totals
@@ -33,6 +32,7 @@ class State(NamedTuple):
     head_losses: Tensor
     """[S, k] what the choice was made from; NaN where no head was scored."""
     loss: Tensor
+    """[S] mean training loss of the last round."""
     health: Health
     seeding: Any
     """What farthest-first seeding remembers; empty without it."""
@@ -74,6 +74,14 @@ class Facade(Algorithm[State]):
         """Heads a node has room for."""
         return self.max_heads if self.heads == "auto" else self.heads
 
+    @property
+    def choices(self) -> int:
+        return self.k
+
+    @property
+    def all_head(self) -> bool:
+        return self.split == "all"
+
     def init(self, shard: Shard) -> State:
         if self.auto and not shard.learner.head_is_linear:
             raise ExperimentError(
@@ -86,7 +94,7 @@ class Facade(Algorithm[State]):
         memory = shard.learner.memory
         nobody = torch.zeros(len(shard.nodes), dtype=torch.int64)
         unscored = torch.full((len(shard.nodes), self.k), torch.nan, dtype=shard.learner.dtype)
-        health = known.unknown(len(shard.nodes), self.k)
+        health = unheard(len(shard.nodes), self.k)
         begun = farthest.start(stacked) if self._seeds else {}
         return State(core, stacked, memory(core), memory(stacked), nobody, unscored, shard.zeros(), health, begun)
 
@@ -125,7 +133,7 @@ class Facade(Algorithm[State]):
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
         if self._seeks(turn):
             return state._replace(
-                seeding=farthest.listen(state.seeding, inbox), health=known.all_alive(state.health, turn.round)
+                seeding=farthest.listen(state.seeding, inbox), health=all_alive(state.health, turn.round)
             )
         stage = self._stage(turn)
         state = self._mix(turn, state, inbox, warm=turn.round < self.warmup or (stage is not None and stage < 0))
@@ -172,9 +180,9 @@ class Facade(Algorithm[State]):
             raise ExperimentError(
                 "algorithm.revival = true needs bids; set algorithm.seeding = 'farthest' and heads > 1"
             )
-        if self.revival and plan.spread >= known.MEMORY:
+        if self.revival and plan.spread >= MEMORY:
             raise ExperimentError(
-                f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {known.MEMORY}"
+                f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {MEMORY}"
                 " rounds anew; use a graph on which news travel faster"
             )
         if self.warmup >= plan.rounds and self.k > 1:
@@ -218,8 +226,7 @@ class Facade(Algorithm[State]):
 
     def _revive(self, turn: Turn, state: State) -> State:
         model = farthest.Model(state.core, state.heads, chosen(state.heads, state.choice))
-        dead = known.dead(state.health, turn.round)
-        seeding, revived = farthest.revive(turn, state.seeding, model, dead, self._sown)
+        seeding, revived = farthest.revive(turn, state.seeding, model, dead(state.health, turn.round), self._sown)
         return state._replace(seeding=seeding, heads=put(state.heads, seeding.private, revived))
 
     def _choose(self, turn: Turn, state: State) -> State:
@@ -259,7 +266,7 @@ class Facade(Algorithm[State]):
         core = mean(inbox, inbox.pool["core"])
         total = totals(inbox, inbox.pool["head"], choice, self.k)
         health = state.health
-        health = known.all_alive(health, turn.round) if warm else known.heard(health, total.counts, turn.round)
+        health = all_alive(health, turn.round) if warm else heard(health, total.counts, turn.round)
         if self.own_head == "always" and not warm:
             stale = torch.arange(self.k) != choice[inbox.own].unsqueeze(1)
             sums = tree.map(lambda s, own: s + own * per_row(stale, own), total.sums, state.heads)

@@ -20,10 +20,11 @@ class Health(NamedTuple):
     last: Tensor
     """[S, k] the round in which a head was last heard of."""
     share: Tensor
-    """[S, k] float32: how many of those heard use a head, averaged over about MEMORY rounds."""
+    """[S, k] float32: how many of those heard use a head, averaged over about MEMORY rounds, from 0 on:
+    until then they add up to less than 1."""
 
 
-def unknown(nodes: int, heads: int) -> Health:
+def unheard(nodes: int, heads: int) -> Health:
     """Before anything was heard."""
     return Health(torch.zeros(nodes, heads, dtype=torch.int64), torch.zeros(nodes, heads))
 

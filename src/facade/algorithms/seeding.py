@@ -32,6 +32,8 @@ FEWEST = FOLDS
 """Samples a node must hold for its head to become a seed while others hold more."""
 NEVER = 1e9
 """More than any bid that has a reason."""
+NO_BID = -4 * NEVER
+"""Less than any bid, so that nodes which make none pass all others on."""
 NEEDED = 1.5
 """Standard errors by which the heads found so far must fail somebody for another one to be needed. One head
 too few makes clusters share, one too many costs a point or two: so it errs towards more."""
@@ -41,6 +43,7 @@ class Seeding(NamedTuple):
     """Per node: its private head, the best bid it knows, and the seeds found so far."""
 
     private: Params
+    """[S, ...] fitted to the node's own data."""
     own: Tensor
     """[S] float64 loss of the private head on the node's own rows; NaN before it was fitted."""
     candidate: Params
@@ -231,7 +234,7 @@ def _open_window(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage
     behind = seeding.stage < stage
     bidders = torch.nonzero(behind & dead).flatten()
     opened = seeding._replace(
-        score=torch.where(behind, 0, seeding.score),
+        score=torch.where(behind, NO_BID, seeding.score),
         origin=torch.where(behind, -1, seeding.origin),
         stage=torch.where(behind, stage, seeding.stage),
         own=seeding.own.index_fill(0, bidders, torch.nan),

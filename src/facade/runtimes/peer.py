@@ -213,7 +213,7 @@ class Node:
         algorithm = scene.setup.algorithm
         turn = turn_of(scene.shard, scene.plan, to)
         own = algorithm.message(turn, state)
-        enough = 3 * max(1, getattr(algorithm, "k", 1))
+        enough = 3 * algorithm.choices
         heard: dict[int, Any] = {}
         oldest = max(scene.membership.first_round, to - scene.membership.limits.window // 2 + 1)
         for round in range(to, oldest - 1, -1):
