@@ -189,7 +189,6 @@ def test_every_number_stands_below_its_heading():
         "sec.",
     ]
     assert numbers.split() == ["el", "91.0", "42.0", "88.0", "41.0", "73.0", "0.011", "0.222", "15.4", "apart", "1.5"]
-    assert display.cluster_names([2, 30]) == ["minority", "majority"]
 
 
 def test_help_does_not_import_torch():

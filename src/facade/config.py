@@ -185,6 +185,9 @@ NOT_HASHED: dict[str, set[str] | None] = {
 }
 """Sections (None: the whole entry) and keys that do not determine a result."""
 
+YOUNG: dict[str, dict[str, Any]] = {"topology": {"edges": ""}}
+"""Fields that older experiments do not have, and the values with which they change nothing: these are not hashed."""
+
 
 class Experiment(Section):
     """Everything that determines a run. Make one with `Experiment.load` or `Experiment.of`."""
@@ -257,15 +260,20 @@ class Experiment(Section):
     def hash(self) -> str:
         """SHA-256 of what determines the result: not the name, where data lie, or how many threads
         and shards compute it."""
-        resolved = self.model_dump()
-        for key, parts in NOT_HASHED.items():
-            if parts is None:
-                del resolved[key]
-            else:
-                resolved[key] = {k: v for k, v in resolved[key].items() if k not in parts}
-        if not self.topology.edges:  # the field is younger than hashes that must stay
-            del resolved["topology"]["edges"]
-        return hashlib.sha256(json.dumps(resolved, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(hashed(self.model_dump()), sort_keys=True).encode()).hexdigest()
+
+
+def hashed(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What determines a result, of a resolved experiment as nested dicts: what its hash covers."""
+    kept: dict[str, Any] = {}
+    for name, value in resolved.items():
+        left_out, young = NOT_HASHED.get(name, set()), YOUNG.get(name, {})
+        if left_out is None:
+            continue
+        if isinstance(value, Mapping):
+            value = {k: v for k, v in value.items() if k not in left_out and (k not in young or v != young[k])}
+        kept[name] = value
+    return kept
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:

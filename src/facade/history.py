@@ -59,6 +59,16 @@ class History:
     """Payload bytes of the final exchange, the mean over nodes."""
 
     @property
+    def clusters(self) -> int:
+        """How many clusters the run knows of; 0 where they are not known."""
+        return 0 if self.cluster is None else int(self.cluster.max()) + 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes per cluster, as data.clusters says."""
+        return [int(part) for part in self.experiment["data"]["clusters"].split(":")]
+
+    @property
     def algorithm(self) -> str:
         """The algorithm's name."""
         return str(self.experiment["algorithm"]["name"])

@@ -114,6 +114,8 @@ METRICS: dict[str, str] = {
     "clusters": "accuracy per cluster: the mean over its nodes",
     "all": "accuracy: the mean over all nodes",
     "worst_node": "the lowest accuracy of any node",
+    "heads": "accuracy per chosen head: the mean over its nodes; needs no knowledge of clusters",
+    "worst_head": "the lowest of these",
     "fair_accuracy": "2/3 of the clusters' mean accuracy + 1/3 of (1 - largest gap between clusters)",
     "dp": "demographic parity: mean over classes of the gap in predicted shares",
     "eo": "equalized odds: mean over classes of the gaps in true + false positive rates",

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from facade import machine, stacks, store
-from facade.config import NOT_HASHED, Experiment
+from facade.config import Experiment, hashed
 from facade.data.federation import Federation
 from facade.errors import RunDirectoryError
 from facade.rows import Row, RowsFile
@@ -50,12 +50,8 @@ def in_order(rows: list[Row]) -> list[Row]:
 def determining(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """What determines a result, by `section.key`, of a resolved experiment as nested dicts."""
     flat: dict[str, Any] = {}
-    for name, value in resolved.items():
-        left_out = NOT_HASHED.get(name, set())
-        if isinstance(value, Mapping):
-            flat |= {f"{name}.{key}": v for key, v in value.items() if key not in (left_out or ())}
-        elif left_out is not None:
-            flat[name] = value
+    for name, value in hashed(resolved).items():
+        flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else {name: value}
     return flat
 
 

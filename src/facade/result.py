@@ -130,13 +130,18 @@ def measure(confusion: Counts, cluster: Counts | None, choice: Counts | None = N
     """All metrics of one evaluation: matrices [n, C, C], clusters [n] and chosen heads [n]."""
     nodes = metrics.accuracy(confusion)
     measured: Row = {"all": float(nodes.mean()), "worst_node": float(nodes.min())}
+    several = cluster is not None and int(cluster.max()) > 0  # of one cluster, nothing between clusters can be said
     if cluster is not None:
         accuracies = metrics.group_accuracy(confusion, cluster)
         groups = metrics.pooled(confusion, cluster)
-        measured |= {"clusters": accuracies.tolist(), "fair_accuracy": metrics.fair_accuracy(accuracies)}
-        measured |= {name: of(groups) if len(groups) > 1 else None for name, of in metrics.GROUP_METRICS.items()}
-    known = choice is not None and cluster is not None
-    measured["separated"] = metrics.separated(choice, cluster) if known else None  # type: ignore[arg-type]
-    measured["settled"] = metrics.settled(choice, cluster) if known else None  # type: ignore[arg-type]
-    measured["choice"] = None if choice is None else choice.tolist()
+        measured |= {"clusters": accuracies.tolist()}
+        measured |= {"fair_accuracy": metrics.fair_accuracy(accuracies) if several else None}
+        measured |= {name: of(groups) if several else None for name, of in metrics.GROUP_METRICS.items()}
+    measured |= {"separated": None, "settled": None, "choice": None}
+    if choice is not None:
+        heads = {int(j): float(nodes[choice == j].mean()) for j in np.unique(choice)}
+        measured |= {"choice": choice.tolist(), "heads": {str(j): share for j, share in heads.items()}}
+        measured |= {"worst_head": min(heads.values())}
+        if cluster is not None and several:
+            measured |= {"separated": metrics.separated(choice, cluster), "settled": metrics.settled(choice, cluster)}
     return measured

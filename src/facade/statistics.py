@@ -122,7 +122,9 @@ def _flat(measured: dict[str, object]) -> Numbers:
     flat: Numbers = {}
     if isinstance(clusters, list):
         flat = {f"cluster_{c}": share for c, share in enumerate(clusters)}
-        flat |= {"worst_cluster": min(clusters), "gap": max(clusters) - min(clusters)}
+        flat["worst_cluster"] = min(clusters)
+        if len(clusters) > 1:
+            flat["gap"] = max(clusters) - min(clusters)
     return flat | {name: float(v) for name, v in measured.items() if isinstance(v, int | float)}
 
 
@@ -229,9 +231,9 @@ class Settlement:
     """Who chose which head, and when that came to rest."""
 
     shares: Floats
-    """[R, G, k] share of every head in each round and cluster."""
+    """[R, G, k] share of every head in each round and cluster; all nodes are one where clusters are not known."""
     settling_round: int | None
-    """The first round from which every cluster had a head of its own until the end."""
+    """The first round from which every one of several clusters had a head of its own until the end."""
     unused: list[int]
     """Heads that nobody deploys in the end."""
     shared: list[int]
@@ -239,15 +241,15 @@ class Settlement:
 
 
 def settlement(run: History) -> Settlement | None:
-    """The choice of heads over the run; None for algorithms without heads or without clusters."""
-    if run.choice is None or run.cluster is None or run.final.choice is None:
+    """The choice of heads over the run; None for algorithms without heads."""
+    if run.choice is None or run.final.choice is None:
         return None
-    clusters = range(int(run.cluster.max()) + 1)
+    cluster = np.zeros_like(run.final.choice) if run.cluster is None else run.cluster
     one_hot = run.choice[:, :, None] == np.arange(run.heads)
-    shares = np.stack([one_hot[:, run.cluster == c].mean(1) for c in clusters], axis=1)
-    settled = [metrics.settled(choice, run.cluster) for choice in run.choice]
+    shares = np.stack([one_hot[:, cluster == c].mean(1) for c in range(int(cluster.max()) + 1)], axis=1)
+    settled = [run.clusters > 1 and metrics.settled(choice, cluster) for choice in run.choice]
     rest = len(settled) - next((i for i, calm in enumerate(reversed(settled)) if not calm), len(settled))
-    users = {j: set(run.cluster[run.final.choice == j].tolist()) for j in range(run.heads)}
+    users = {j: set(cluster[run.final.choice == j].tolist()) for j in range(run.heads)}
     return Settlement(
         shares,
         rest + 1 if rest < len(settled) else None,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from facade.clusters import cluster_names
 from facade.history import History
 from facade.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
 
@@ -108,12 +109,13 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
 
 
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
-    sizes = {run.experiment["data"]["clusters"] for run in runs}
-    clusters = max((int(run.cluster.max()) + 1 for run in runs if run.cluster is not None), default=0)
+    clusters = max(run.clusters for run in runs)
+    names = cluster_names([run.sizes for run in runs], clusters)
     goal = "" if target is None else f"{100 * target:g}%"
     return [
-        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(cluster_names(sizes, clusters))),
+        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(names)),
         Column("all", "all acc.", 100, 2),
+        *([Column("worst_head", "worst head's acc.", 100, 2)] if clusters < 2 else []),
         Column("worst_node", "worst node", 100, 2),
         Column("fair_accuracy", "fair acc. (final)", 100, 2),
         Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
@@ -128,14 +130,6 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
         Column("settling_round", "settling round", 1, 0),
         Column("unused_heads", "unused heads", 1, 1),
     ]
-
-
-def cluster_names(sizes: set[str], clusters: int) -> list[str]:
-    """Majority and minority where every experiment has such; else cluster 0, 1, ..."""
-    pairs = [[int(part) for part in size.split(":")] for size in sizes]
-    if clusters == 2 and all(len(pair) == 2 and pair[0] >= pair[1] for pair in pairs):
-        return ["majority", "minority"]
-    return [f"cluster {c}" for c in range(clusters)]
 
 
 # What a cell says

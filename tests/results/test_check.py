@@ -55,6 +55,15 @@ def test_a_broken_clause_leaves_with_1_and_says_value_and_interval(check, good, 
     assert "(test-set noise only)" in ended.out
 
 
+@pytest.mark.parametrize("clause", [clause for clause in KEPT if "cluster_accuracy" not in clause])
+@pytest.mark.parametrize("cluster", [None, (0, 0, 0, 0)])
+def test_what_is_between_clusters_is_not_judged_where_there_are_not_two(check, tmp_path, clause, cluster):
+    alike = write_run(tmp_path / "alike", SETTLED, {}, [9, 9, 9, 8], "data.clusters=4", cluster=cluster)
+    ended = check(clause, alike)
+    assert ended.code == 2
+    assert "not judged" in ended.out
+
+
 def test_a_shared_head_breaks_the_clauses_about_heads(check, tmp_path, good):
     bad = write_run(tmp_path / "bad", SHARED, {}, [9, 9, 9, 8], "seed=2")
     ended = check("must_separate = true\nmust_settle = true", good, bad)

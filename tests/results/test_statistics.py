@@ -161,6 +161,18 @@ def test_settlement_is_per_round_and_cluster_with_the_round_it_came_to_rest(tmp_
     assert (heads.unused, heads.shared) == ([2, 3], [1])
 
 
+@pytest.mark.parametrize("cluster", [None, (0, 0, 0, 0)])
+def test_where_clusters_are_not_known_heads_are_told_of_all_nodes(tmp_path, cluster):
+    rounds = [(1, [0, 0, 1, 1]), (1, [0, 0, 0, 1])]
+    run = history.load(write_run(tmp_path / "run", rounds, {}, [9, 9, 6, 8], "algorithm.heads=3", cluster=cluster))
+    found = settlement(run)
+    assert found.shares.tolist() == [[[0.5, 0.5, 0]], [[0.75, 0.25, 0]]]
+    assert (found.settling_round, found.unused, found.shared) == (None, [2], [])
+    told = numbers(run)
+    assert told["worst_head"] == pytest.approx(0.8)
+    assert not {"gap", "fair_accuracy", "eo", "separated", "settled", "settling_round"} & set(told)
+
+
 def test_algorithms_without_heads_have_no_settlement(tmp_path):
     assert settlement(history.load(write_run(tmp_path / "r", QUIET, {}, [5] * 4, "algorithm.name=el"))) is None
 

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from facade.clusters import cluster_names
+
 if TYPE_CHECKING:
     from facade.config import Experiment
 
@@ -19,20 +21,12 @@ Row = dict[str, Any]
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
-def cluster_names(sizes: Sequence[int]) -> list[str]:
-    """What to call the clusters: majority and minority where there are such."""
-    if len(sizes) == 2 and sizes[0] != sizes[1]:
-        names = ["majority", "minority"]
-        return names if sizes[0] > sizes[1] else names[::-1]
-    return [f"cluster {c}" for c in range(len(sizes))]
-
-
 class RunProgress:
     """Live bars on a terminal, plain lines elsewhere; one bar or block of lines per run."""
 
     def __init__(self, console: Console, sizes: Sequence[int]) -> None:
         self._console = console
-        self._names = cluster_names(sizes)
+        self._names = cluster_names([sizes], len(sizes))
         self._label = ""
         self._task: TaskID | None = None
         self._rounds = 0
@@ -91,16 +85,19 @@ def results_table(summaries: Mapping[str, Row], sizes: Sequence[int]) -> Table:
     table = Table(title="Accuracy of the final models, in percent", title_justify="left", title_style="bold")
     table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
     table.add_column("algorithm", no_wrap=True)
-    for name, size in zip(cluster_names(sizes), sizes, strict=True):
+    for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True):
         table.add_column(f"{name}\n{size} node{'s' if size > 1 else ''}", justify="right", no_wrap=True)
     for heading in ("\nall", "worst\nnode", "fair\nacc.", "\nDP", "\nEO", "MB per\nnode", "\nsettled", "\nsec."):
         table.add_column(heading, justify="right", no_wrap=True)
-    best = max(s["fair_accuracy"] for s in summaries.values())
+    best = max((s["fair_accuracy"] for s in summaries.values() if s["fair_accuracy"] is not None), default=None)
     for name, s in summaries.items():
-        cells = [f"{a:.1%}"[:-1] for a in (*s["clusters"], s["all"], s["worst_node"], s["fair_accuracy"])]
+        shares = (*s["clusters"], s["all"], s["worst_node"], s["fair_accuracy"])
+        cells = ["-" if share is None else f"{share:.1%}"[:-1] for share in shares]
         cells += [_number(s["dp"]), _number(s["eo"]), f"{s['bytes_per_node'] / 1e6:.1f}"]
         cells += [_settled(s), f"{s['seconds']:.1f}"]
-        table.add_row(name, *cells, style="bold" if s["fair_accuracy"] == best and len(summaries) > 1 else None)
+        table.add_row(
+            name, *cells, style="bold" if s["fair_accuracy"] == best is not None and len(summaries) > 1 else None
+        )
     return table
 
 
@@ -116,11 +113,13 @@ def _settled(summary: Row) -> str:
 
 def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> str | None:
     """In words, what the choice of heads came to; None for algorithms without heads."""
-    if summary["settled"] is None:
+    if summary["choice"] is None:
         return None
+    if summary["settled"] is None:
+        return f"{_served(summary)}; which nodes are of one kind, the experiment does not say."
     if summary["settled"]:
         return "Settled: every cluster found a head of its own."
-    names = cluster_names(sizes)
+    names = cluster_names([sizes], len(sizes))
     users: dict[int, list[str]] = {}
     for c, name in enumerate(names):
         for head in sorted({h for h, of in zip(summary["choice"], cluster, strict=True) if of == c}):
@@ -129,6 +128,15 @@ def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> st
     if shared:
         return f"Not settled: {'; '.join(shared)}. Clusters that share a head get no model of their own."
     return "Apart, but not settled: no head is shared, yet a cluster uses several heads."
+
+
+def _served(summary: Row) -> str:
+    """How many nodes every head serves, and how well."""
+    counts = {head: sum(choice == int(head) for choice in summary["choice"]) for head in summary["heads"]}
+    return ", ".join(
+        f"head {head} serves {counts[head]} node{'' if counts[head] == 1 else 's'} at {share:.1%}"
+        for head, share in summary["heads"].items()
+    ).capitalize()
 
 
 def health(summary: Row) -> str | None:

@@ -101,8 +101,8 @@ def _folded(heading: str) -> list[str]:
 
 def _print_heads(run: History) -> None:
     from facade.cli.display import few_rounds
+    from facade.clusters import cluster_names
     from facade.statistics import settlement
-    from facade.table import cluster_names
 
     heads = settlement(run)
     if heads is None:
@@ -110,10 +110,10 @@ def _print_heads(run: History) -> None:
     rest = "never settled" if heads.settling_round is None else f"settled from round {heads.settling_round} on"
     kinds = {"unused": heads.unused, "shared": heads.shared}
     which = [f"{kind} heads: {', '.join(map(str, these))}" for kind, these in kinds.items() if these]
-    said = f"{'; '.join([rest, *which])}. Percent of nodes at every head:"
-    out.print(f"\n{run.path}: {said}", soft_wrap=True)
+    known = "; ".join([*([rest] if run.clusters > 1 else []), *which])
+    out.print(f"\n{run.path}: {known}{'. ' if known else ''}Percent of nodes at every head:", soft_wrap=True)
     _, clusters, k = heads.shares.shape
-    names = cluster_names({run.experiment["data"]["clusters"]}, clusters)
+    names = cluster_names([run.sizes], clusters) if run.clusters else ["all nodes"]
     width = max(len(_side_by_side(range(k))), *map(len, names))
     for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
         out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)

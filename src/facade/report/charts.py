@@ -131,7 +131,7 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
         for what, title in wanted.items()
         if (found := of(moving, what))
     ]
-    alone = facts.worst_alone(comparison)
+    alone = facts.accuracy_alone(comparison)
     caption = "What an accuracy costs: payload that a node heard, without the final exchange."
     if alone is not None:
         caption += f" Training alone hears nothing and reaches {alone:.1f} % over all nodes."
@@ -159,6 +159,8 @@ def heads(comparison: Comparison) -> list[Figure]:
 def _settling(run: History) -> str:
     from facade.statistics import settlement
 
+    if run.clusters < 2:
+        return "Which nodes are of one kind, the run does not know."
     found = settlement(run)
     if found is None or found.settling_round is None:
         return "It never settled: some cluster never had a head of its own until the end."

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from facade import metrics
+from facade.clusters import cluster_names
 from facade.errors import RunDirectoryError
 from facade.history import Evaluation, History
 from facade.records import RunDirectory
 from facade.statistics import Estimate, alone, estimates, gains, settlement, tested
-from facade.table import cluster_names, grouped, labels
+from facade.table import grouped, labels
 
 Rows = list[dict[str, Any]]
 
@@ -96,16 +97,12 @@ def _title(experiment: dict[str, Any]) -> str:
 def _comparison(title: str, runs: list[History]) -> Comparison:
     groups = grouped(runs)
     local = [run for run in runs if run.algorithm == "local"]
-    names = cluster_names({run.experiment["data"]["clusters"] for run in runs}, _clusters(runs))
+    names = cluster_names([run.sizes for run in runs], max(run.clusters for run in runs))
     subjects = [
         Subject(_label(label), group, estimates(group, local=local))
         for label, group in zip(labels(groups), groups, strict=True)
     ]
     return Comparison(title, names or ["all nodes"], subjects)
-
-
-def _clusters(runs: list[History]) -> int:
-    return max((int(run.cluster.max()) + 1 for run in runs if run.cluster is not None), default=0)
 
 
 def _label(label: dict[str, str]) -> str:
@@ -257,7 +254,7 @@ def _seconds(run: History) -> float | None:
         return None
 
 
-def worst_alone(comparison: Comparison) -> float | None:
+def accuracy_alone(comparison: Comparison) -> float | None:
     """Accuracy over all nodes, in percent, of training alone; None if it is not among the runs."""
     of_local = [run for run in comparison.runs if run.algorithm == "local"]
     if not of_local:

@@ -1,0 +1,17 @@
+"""What clusters are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def cluster_names(sizes: Iterable[Sequence[int]], clusters: int) -> list[str]:
+    """Names of that many clusters, in experiments whose clusters have these numbers of nodes: majority and
+    minority where all agree on which is which, else cluster 0, 1, ..."""
+    pairs = list(sizes)
+    if clusters == 2 and all(len(pair) == 2 for pair in pairs) and any(pair[0] != pair[1] for pair in pairs):
+        if all(pair[0] >= pair[1] for pair in pairs):
+            return ["majority", "minority"]
+        if all(pair[0] <= pair[1] for pair in pairs):
+            return ["minority", "majority"]
+    return [f"cluster {c}" for c in range(clusters)]
