@@ -92,7 +92,10 @@ def test_table_two_stands_beside_the_published_numbers(facade, tmp_path, monkeyp
     line = lines["30:2 FACADE minority"]
     assert line["published"] == "59.96"
     assert float(line["difference"]) == pytest.approx(float(line["ours"]) - 59.96, abs=0.011)
-    assert len(lines) == 3 * 4 * 6 + 1
+    assert len(lines) == 3 * 5 * 6 + 1
+    before, after = (lines[f"30:2 DAC{kind} all"] for kind in ("", ", exchanged"))
+    assert (before["published"], after["published"]) == ("69.88", "-")
+    assert before["ours"] != after["ours"]
 
 
 def test_table_one_needs_no_runs(facade, tmp_path):

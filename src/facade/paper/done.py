@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from facade.history import History
 from facade.paper.settings import Part, Scale
@@ -26,12 +26,18 @@ class Finished:
     def comparison(self, part: Part) -> Comparison:
         """A part's runs, experiment by experiment."""
         if part not in self._compared:
-            (self._compared[part],) = comparisons(self.runs[part])
+            (self._compared[part],) = comparisons([as_compared(run) for run in self.runs[part]])
         return self._compared[part]
 
     def subject(self, part: Part, algorithm: str) -> Subject:
         """One algorithm of a part."""
         return next(s for s in self.comparison(part).subjects if s.algorithm == algorithm)
+
+
+def as_compared(run: History) -> History:
+    """The run whose final models stand beside the published ones: those after the final exchange; of DAC those
+    before it, since one model for everyone would undo what DAC does."""
+    return replace(run, final=run.evaluations[-1], heard_finally=0.0) if run.algorithm == "dac" else run
 
 
 @dataclass(frozen=True)

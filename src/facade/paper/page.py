@@ -11,8 +11,9 @@ from facade.algorithms.seeding import Sown
 from facade.config import Experiment
 from facade.history import History
 from facade.paper import page_figures
+from facade.paper.done import as_compared
 from facade.paper.published import FINAL, SAVED, TARGETS, Printed
-from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run, claims, deployed, plan
+from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run, claims, plan
 from facade.paper.settings import EVERY, QUICK_TARGET, Part, Scale
 from facade.paper.tables import COLUMNS
 from facade.records import RunDirectory
@@ -108,7 +109,7 @@ def _results(part: Part, runs: list[Run], kept: Kept) -> str:
         if found is None:
             continue
         printed = FINAL.get((part.setting.source, part.clusters, found.algorithm))
-        lines.append([run.label, *_beside(deployed(found), printed), _settled(found)])
+        lines.append([run.label, *_beside(numbers(as_compared(found)), printed), _settled(found)])
         if found.algorithm == "dac":
             lines.append([f"{run.label}, after an exchange", *_cells(numbers(found)), ""])
         elif run.experiment.algorithm.get("all_reduce"):

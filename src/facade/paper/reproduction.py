@@ -12,8 +12,9 @@ from pathlib import Path
 
 from facade.config import Experiment
 from facade.history import History, load
+from facade.paper.done import as_compared
 from facade.paper.settings import CIFAR, Part, Scale, experiment
-from facade.statistics import numbers, settles, tested
+from facade.statistics import numbers, settles
 from facade.sweep import directory_name
 
 SETTLING_ROUNDS = 80
@@ -84,8 +85,7 @@ def plan(scale: Scale, kept: Kept) -> list[Run]:
     runs += _published(skewed, scale, kept)
     runs += [_full(skewed, "FACADE, seeded", "facade", scale, SEEDED), _full(skewed, "EL", "el", scale)]
     runs += _deprl(skewed, scale, kept)
-    # After its last round DAC is tested, and after an exchange as well.
-    runs += [_full(skewed, "DAC", "dac", scale, "algorithm.all_reduce=true"), _full(skewed, "alone", "local", scale)]
+    runs += [_full(skewed, "DAC", "dac", scale), _full(skewed, "alone", "local", scale)]
     for part in (fair, wide):
         runs.append(_full(part, "FACADE, seeded", "facade", scale, SEEDED))
         runs += _published(part, scale, kept)
@@ -201,13 +201,7 @@ def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
 
 def _numbers(run: Run | None, kept: Kept) -> dict[str, float] | None:
     found = None if run is None else kept.get(run)
-    return None if found is None else deployed(found)
-
-
-def deployed(run: History) -> dict[str, float]:
-    """The numbers that stand beside the published ones: of the models after the final exchange; of DAC's before
-    it, since one model for everyone would undo what DAC does."""
-    return tested(run.evaluations[-1], run.cluster) if run.algorithm == "dac" else numbers(run)
+    return None if found is None else numbers(as_compared(found))
 
 
 def _points(one: dict[str, float] | None, name: str, other: dict[str, float] | None, other_name: str) -> float | None:

@@ -115,6 +115,8 @@ def experiment(part: Part, algorithm: str, heads: int | None, seed: int, scale: 
         "training": {"rounds": rounds, "steps": setting.steps, "batch": 8, "lr": setting.rate(algorithm)},
         "evaluation": {"every": EVERY if share == 1 else max(1, rounds // 15)},
     }
+    if algorithm == "dac":  # tested after its last round, and after an exchange as well
+        described["algorithm"]["all_reduce"] = True
     if scale.quick:
         described = _reduced(described, part)
     return Experiment.of(described)

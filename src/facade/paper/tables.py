@@ -9,10 +9,10 @@ import altair as alt
 from facade.models import MODELS
 from facade.paper.done import Beside, Finished
 from facade.paper.figures import WORDS
-from facade.paper.published import FINAL, RATES, SIZES
+from facade.paper.published import FINAL, RATES, SIZES, Printed
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale, Setting, experiment
 from facade.report.panels import Panel
-from facade.statistics import Estimate
+from facade.statistics import Estimate, estimates
 
 COLUMNS = {
     "cluster_0": ("majority", "majority", 100.0, 2),
@@ -26,18 +26,26 @@ COLUMNS = {
 
 
 def results(done: Finished) -> list[Beside]:
-    """Tables II to IV, number by number."""
+    """Tables II to IV, number by number; of DAC also what an exchange among all nodes leaves."""
     lines = []
-    for part in done.runs:
+    for part, runs in done.runs.items():
         for subject in done.comparison(part).subjects:
             printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
-            for ours, (theirs, heading, scale, digits) in COLUMNS.items():
-                found = subject.estimates.get(ours)
-                if ours == "fair_accuracy_of_means" and found is None:  # one seed is its own mean
-                    found = subject.estimates.get("fair_accuracy")
-                value = None if printed is None else float(getattr(printed, theirs))
-                what = f"{part.clusters} {WORDS[subject.algorithm]} {heading}"
-                lines.append(Beside(what, found, value, scale, digits))
+            lines += _numbers(f"{part.clusters} {WORDS[subject.algorithm]}", subject.estimates, printed)
+        exchanged = [run for run in runs if run.algorithm == "dac"]
+        if exchanged:
+            lines += _numbers(f"{part.clusters} DAC, exchanged", estimates(exchanged), None)
+    return lines
+
+
+def _numbers(who: str, found: dict[str, Estimate], printed: Printed | None) -> list[Beside]:
+    lines = []
+    for ours, (theirs, heading, scale, digits) in COLUMNS.items():
+        estimate = found.get(ours)
+        if ours == "fair_accuracy_of_means" and estimate is None:  # one seed is its own mean
+            estimate = found.get("fair_accuracy")
+        value = None if printed is None else float(getattr(printed, theirs))
+        lines.append(Beside(f"{who} {heading}", estimate, value, scale, digits))
     return lines
 
 
@@ -46,8 +54,8 @@ def results_table(done: Finished) -> list[Panel]:
     rows = []
     for line in results(done):
         what, ours, published, _ = line.cells
-        clusters, algorithm, heading = what.split(" ")
-        rows.append({"row": f"{clusters} {algorithm}", "column": heading, "ours": ours, "published": f"({published})"})
+        row, heading = what.rsplit(" ", 1)
+        rows.append({"row": row, "column": heading, "ours": ours, "published": f"({published})"})
     return [_table(rows, [heading for _, heading, _, _ in COLUMNS.values()], "ours, and (published)")]
 
 
