@@ -127,7 +127,7 @@ def test_a_heads_score_does_not_depend_on_the_other_heads(executor, dtype):
 )
 def test_features_are_computed_once_for_all_heads_where_the_model_can_be_cut(factory, cut):
     made = learner(factory, executor="looped")
-    assert made.features_once == cut
+    assert made.executor.features_once == cut
     core, _ = made.split(made.init(1, 0, np.arange(NODES)))
     heads = tree.stack([made.split(made.init(1, j, np.arange(NODES)))[1] for j in range(3)], axis=1)
     Core.runs = 0

@@ -11,7 +11,8 @@ from torch.nn import functional
 from contract.checks import one_turn, ran, tiny
 from facade import Experiment, ExperimentError, Federation, models, run, tree
 from facade.algorithms.seeding import NEVER, _without_the_few
-from facade.learner import _descended, _row_losses
+from facade.linear_heads import fitted as fitted_head
+from facade.linear_heads import row_losses
 from facade.setup import set_up
 from facade.stacked import Stacked
 from test_learner import CLASSES, NODES, SHAPE, learner, plain_loss, samples
@@ -270,8 +271,8 @@ def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_fe
     z = scale * torch.randn(40, 8, generator=draw, dtype=torch.float64)
     y = torch.cat([torch.zeros(36, dtype=torch.int64), torch.ones(4, dtype=torch.int64)])
     common = {"head.weight": torch.zeros(2, 8, dtype=torch.float64), "head.bias": torch.zeros(2, dtype=torch.float64)}
-    fitted = _descended(z, y, common, 80)
-    before, after = (_row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
+    fitted = fitted_head(z, y, common, 80)
+    before, after = (row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
     assert after < before
 
 

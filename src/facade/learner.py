@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from facade import seeds, tree
+from facade import linear_heads, seeds, tree
 from facade.data.federation import Labelled
 from facade.dropout import AddressedDropout
 from facade.errors import DivergedError, ExperimentError
@@ -28,7 +28,7 @@ from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
 from facade.machine import cores
 from facade.optimisers import Memory, Optimiser
-from facade.stacked import MOST_WEIGHTS, Linear, Stacked, head_is_last, layers_of
+from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.stopwatch import Stopwatch
 from facade.tree import Params
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from facade.engine import Samples
 
 R = TypeVar("R")
-
-FOLDS = 5
-"""Parts of a node's samples of which each is judged by a head fitted to the others."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +130,6 @@ class Learner:
         self._check_head()
         self.outputs = self._rehearsed()
         """How many classes the model tells apart."""
-        self.features_once = True
-        """Whether heads are scored on shared features; if not, by passes through the whole model."""
-        self._can_be_cut = True
-        """Whether what the head sees can be had, and what it gives is the model's output."""
         self.executor = self._choose(executor)
         self.threads = threads or cores()
         # Every computation runs with one intra-op thread, also when there is one worker: sums
@@ -193,13 +186,9 @@ class Learner:
         if wanted == "stacked" and not plain:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
-            self._can_be_cut = isinstance(layers[-1], Linear)
             return Stacked(layers, weights, self._head)
         example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        cut = find_cut(self._template, self._head, example)
-        self.features_once = cut is not None or all(under(name, self._head) for name in named_tensors(self._template))
-        self._can_be_cut = cut is not None
-        return Looped(self._template, self._head, cut, self._bf16)
+        return Looped(self._template, self._head, find_cut(self._template, self._head, example), self._bf16)
 
     # Models
 
@@ -208,7 +197,7 @@ class Learner:
         """Whether the head is one linear layer with a bias, on features that can be had."""
         modules = dict(self._template.named_modules())
         layer = modules.get(self._head[0]) if len(self._head) == 1 else None
-        return self._can_be_cut and type(layer) is nn.Linear and layer.bias is not None
+        return self.executor.gives_features and type(layer) is nn.Linear and layer.bias is not None
 
     def init(self, seed: int, draw: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Params:
         """[S, ...] fresh models: the same for all nodes, or one per node (training.init)."""
@@ -243,8 +232,10 @@ class Learner:
     def fit(self, params: Params, memory: Memory, samples: Samples, only: Part | None = None) -> Fitted:
         """Train every node on its samples, batch after batch; inputs stay as they were."""
         params, memory = tree.map(Tensor.clone, params), tree.map(Tensor.clone, memory)
+        if samples.count is None:
+            raise ValueError("training takes a number of batches: turn.samples(...), not turn.all_samples()")
         batch = self.training.batch
-        steps = (samples.count or 0) // batch
+        steps = samples.count // batch
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
@@ -277,27 +268,18 @@ class Learner:
 
         def task(block: slice) -> Params:
             z, y = self._features(core, samples, block)
-            return _descended(z, y, tree.map(lambda leaf: leaf[0], tree.rows(head, block)), steps)
+            return linear_heads.fitted(z, y, _of_one(head, block), steps)
 
         with self.stopwatch.phase("seed"):
             return tree.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
 
     def excess(self, core: Params, head: Params, heads: Params, samples: Samples, steps: int) -> Tensor:
         """[S] float64: how much more the best of the heads [S, j, ...] costs a node than linear heads fitted
-        to its own samples from `head`, in standard errors. Each fifth of the samples is judged by a head
-        fitted to the others, so that fitting noise earns nothing. NaN for fewer than five samples."""
+        to its own samples from `head`, in standard errors; NaN for fewer than five samples."""
 
         def task(block: slice) -> Tensor:
             z, y = self._features(core, samples, block)
-            if len(z) < FOLDS:
-                return torch.tensor(torch.nan, dtype=torch.float64)
-            common, given = (tree.map(lambda leaf: leaf[0], tree.rows(part, block)) for part in (head, heads))
-            fold = torch.arange(len(z)) % FOLDS
-            fitted = _descended_without(z, y, common, fold, steps)
-            own = _row_losses(z, y, fitted)[fold, torch.arange(len(z))]
-            theirs = _row_losses(z, y, given)
-            more = theirs[theirs.mean(1).argmin()] - own
-            return torch.div(more.mean(), more.std() / len(z) ** 0.5)
+            return linear_heads.excess(z, y, _of_one(head, block), _of_one(heads, block), steps)
 
         with self.stopwatch.phase("seed"):
             return torch.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
@@ -368,41 +350,9 @@ class Learner:
             )
 
 
-def _descended(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:
-    """One linear head after full-batch gradient descent on features z. With a step of 2 / max(mean |z|^2, 1)
-    the loss falls whatever the scale of the features: it is at most 2 / smoothness of the loss."""
-    names = sorted(head, reverse=True)
-    weight, bias = (head[name].clone() for name in names)
-    step = 2 / z.square().sum(1).mean().clamp(min=1)
-    for _ in range(steps):
-        d = torch.addmm(bias, z, weight.T).softmax(1)
-        d[torch.arange(len(z)), y] -= 1
-        weight -= step / len(z) * (d.T @ z)
-        bias -= step / len(z) * d.sum(0)
-    return dict(zip(names, (weight, bias), strict=True))
-
-
-def _descended_without(z: Tensor, y: Tensor, head: Params, fold: Tensor, steps: int) -> Params:
-    """[FOLDS, ...] what `_descended` gives for the rows outside each fold, side by side: for small heads,
-    the number of operations is what takes the time."""
-    names = sorted(head, reverse=True)
-    weight, bias = (head[name].expand(FOLDS, *head[name].shape).clone() for name in names)
-    fitted = (fold != torch.arange(FOLDS).unsqueeze(1)).to(z.dtype)
-    step = 2 / torch.maximum(fitted @ z.square().sum(1), fitted.sum(1))
-    wanted = functional.one_hot(y, weight.shape[1]).to(z.dtype)
-    for _ in range(steps):
-        d = (z @ weight.transpose(1, 2) + bias.unsqueeze(1)).softmax(2)
-        d = (d - wanted) * (fitted * step.unsqueeze(1)).unsqueeze(2)
-        weight -= d.transpose(1, 2) @ z
-        bias -= d.sum(1)
-    return dict(zip(names, (weight, bias), strict=True))
-
-
-def _row_losses(z: Tensor, y: Tensor, heads: Params) -> Tensor:
-    """[j, rows] float64 loss of every linear head [j, ...] on every row."""
-    weight, bias = (heads[name] for name in sorted(heads, reverse=True))
-    logits = z @ weight.transpose(1, 2) + bias.unsqueeze(1)
-    return functional.cross_entropy(logits.transpose(1, 2), y.expand(len(weight), -1), reduction="none").double()
+def _of_one(params: Params, block: slice) -> Params:
+    """What a block of one node has, without the node axis."""
+    return tree.map(lambda leaf: leaf[0], tree.rows(params, block))
 
 
 def _without_gradients(task: Callable[[slice], R]) -> Callable[[slice], R]:

@@ -15,6 +15,7 @@ from facade import tree
 from facade.dropout import AddressedDropout
 from facade.errors import ExperimentError
 from facade.executor import Executor, Fit, in_chunks
+from facade.optimisers import Memory
 from facade.tree import Params
 
 
@@ -109,10 +110,12 @@ class Looped(Executor):
         self._template = module
         self._prefixes = prefixes
         self._cut = cut
+        self.gives_features = cut is not None
+        self.features_once = cut is not None or all(under(name, prefixes) for name in named_tensors(module))
         self._bf16 = bf16
         self._local = threading.local()
 
-    def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
+    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
         module, tensors = self._loaded(tree.rows(params, 0))
         self._set_mode(module, batches.only)
         device = batches.x.device

@@ -90,7 +90,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
             f" {len(federation.classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
         )
-    if algorithm.choices > 1 and not learner.features_once:
+    if algorithm.choices > 1 and not learner.executor.features_once:
         warnings.warn(
             "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
             " let its forward end with one call of its head, on one tensor, to compute features once",

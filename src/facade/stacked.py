@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from facade.executor import Executor, Fit, in_chunks
 from facade.looped import is_chain, named_tensors, under
+from facade.optimisers import Memory
 from facade.tree import Params
 
 MOST_WEIGHTS = 65_536
@@ -131,8 +132,9 @@ class Stacked(Executor):
         in_head = [isinstance(layer, Linear) and under(layer.weight, prefixes) for layer in layers]
         at = in_head.index(True) if True in in_head else len(layers)
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
+        self.gives_features = isinstance(layers[-1], Linear)
 
-    def fit(self, params: Params, memory: dict[str, Params], batches: Fit) -> Tensor:
+    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
         """As in Executor; on the CPU, where small models belong."""
         trained = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
         nodes, steps, size = batches.y.shape

@@ -20,7 +20,7 @@ from facade import seeds, tree
 from facade.algorithms.base import joined, put
 from facade.algorithms.health import MEMORY
 from facade.engine import Turn
-from facade.learner import FOLDS
+from facade.linear_heads import FOLDS
 from facade.messages import Edges, Inbox, steps
 from facade.tree import Params
 
