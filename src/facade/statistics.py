@@ -74,7 +74,7 @@ def estimates(
     for name in names:
         points = [found.get(name) for found in each]
         interval = noise_interval(each[0][name], noise[name]) if name in noise else student_interval(points)
-        made[name] = Estimate(points, interval)
+        made[name] = Estimate(points, None if interval is None else possible(name, interval))
     if len(runs) > 1 and "fair_accuracy" in made:
         made["fair_accuracy_of_means"] = Estimate([_fair_of_means(made)])
     return made
@@ -131,22 +131,32 @@ def _flat(measured: dict[str, object]) -> Numbers:
 # How sure
 
 
-def student_interval(points: Sequence[float | None], level: float = LEVEL) -> Interval | None:
+def possible(name: str, interval: Interval) -> Interval:
+    """The part of an interval in which the number can lie."""
+    low = -1.0 if name.endswith("_gain") else 0.0
+    unlimited = name in ("dp_sum", "eo_sum", "loss") or name.startswith(
+        ("bytes", "rounds", "settling", "unused", "shared")
+    )
+    high = math.inf if unlimited else 2.0 if name == "eo" else 1.0
+    return interval._replace(low=max(interval.low, low), high=min(interval.high, high))
+
+
+def student_interval(points: Sequence[float | None]) -> Interval | None:
     """Student's t interval for the mean; None for fewer than two points, or where one is missing."""
     from scipy.special import stdtrit
 
     values = [point for point in points if point is not None]
     if len(values) < max(2, len(points)):
         return None
-    reach = float(stdtrit(len(values) - 1, (1 + level) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    reach = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     middle = float(np.mean(values))
     return Interval(middle - reach, middle + reach, SEEDS)
 
 
-def noise_interval(value: float, draws: Floats, level: float = LEVEL) -> Interval:
+def noise_interval(value: float, draws: Floats) -> Interval:
     """The spread of the draws, put around the observed value. (Noise makes gaps between clusters
     larger on average; moving the draws back to the value takes that out.)"""
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]) - draws.mean() + value
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - draws.mean() + value
     return Interval(float(low), float(high), TEST_NOISE)
 
 

@@ -210,17 +210,17 @@ def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result
 
 def print_results(results: dict[str, Result]) -> None:
     """The table of runs, and of those with heads who chose which."""
-    from facade.cli.display import head_strip, health, results_table, settlement
+    from facade.cli.display import head_strip, health, print_summaries, settlement
 
     first = next(iter(results.values()))
     sizes = first.experiment.data.sizes
     out.print()
-    out.print(results_table({name: r.summary for name, r in results.items()}, sizes))
+    print_summaries(out, {name: r.summary for name, r in results.items()}, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
         said = settlement(result.summary, cluster, sizes)
         if said:
-            out.print(f"\n{name}: the head each node chose, clusters side by side. {said}")
+            out.print(f"{name}: the head each node chose, clusters side by side. {said}")
             out.print(head_strip(result.rows, sizes, out.width), end="")
             if warned := health(result.summary):
                 out.print(warned)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
+from facade.cli.wide import Column, print_wide
 from facade.clusters import cluster_names
 
 if TYPE_CHECKING:
@@ -80,25 +80,30 @@ class RunProgress:
         pass
 
 
-def results_table(summaries: Mapping[str, Row], sizes: Sequence[int]) -> Table:
-    """One line per algorithm, accuracies in percent, final models."""
-    table = Table(title="Accuracy of the final models, in percent", title_justify="left", title_style="bold")
-    table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
-    table.add_column("algorithm", no_wrap=True)
-    for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True):
-        table.add_column(f"{name}\n{size} node{'s' if size > 1 else ''}", justify="right", no_wrap=True)
-    for heading in ("\nall", "worst\nnode", "fair\nacc.", "\nDP", "\nEO", "MB per\nnode", "\nsettled", "\nsec."):
-        table.add_column(heading, justify="right", no_wrap=True)
-    best = max((s["fair_accuracy"] for s in summaries.values() if s["fair_accuracy"] is not None), default=None)
-    for name, s in summaries.items():
-        shares = (*s["clusters"], s["all"], s["worst_node"], s["fair_accuracy"])
-        cells = ["-" if share is None else f"{share:.1%}"[:-1] for share in shares]
-        cells += [_number(s["dp"]), _number(s["eo"]), f"{s['bytes_per_node'] / 1e6:.1f}"]
-        cells += [_settled(s), f"{s['seconds']:.1f}"]
-        table.add_row(
-            name, *cells, style="bold" if s["fair_accuracy"] == best is not None and len(summaries) > 1 else None
-        )
-    return table
+def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
+    """One line per algorithm, accuracies in percent, final models; the fairest stands out."""
+    told = list(summaries.values())
+    best = max((s["fair_accuracy"] for s in told if s["fair_accuracy"] is not None), default=None)
+    clusters = [f"{name}\n{_nodes(size)}" for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True)]
+    shares = {"\nall": "all", "worst\nnode": "worst_node", "fair\nacc.": "fair_accuracy"}
+    columns = [Column(heading, [_percent(s["clusters"][c]) for s in told]) for c, heading in enumerate(clusters)]
+    columns += [Column(heading, [_percent(s[name]) for s in told]) for heading, name in shares.items()]
+    columns += [Column(f"\n{name.upper()}", [_number(s[name]) for s in told]) for name in ("dp", "eo")]
+    columns.append(Column("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in told]))
+    columns.append(Column("\nsettled", [_settled(s) for s in told]))
+    columns.append(Column("\nsec.", [f"{s['seconds']:.1f}" for s in told]))
+    leads = [best is not None and len(told) > 1 and s["fair_accuracy"] == best for s in told]
+    console.print("Accuracy of the final models, in percent", style="bold")
+    names = Column("algorithm", [name.rpartition(":")[2] for name in summaries])
+    print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def _number(value: float | None) -> str:
@@ -134,8 +139,7 @@ def _served(summary: Row) -> str:
     """How many nodes every head serves, and how well."""
     counts = {head: sum(choice == int(head) for choice in summary["choice"]) for head in summary["heads"]}
     return ", ".join(
-        f"head {head} serves {counts[head]} node{'' if counts[head] == 1 else 's'} at {share:.1%}"
-        for head, share in summary["heads"].items()
+        f"head {head} serves {_nodes(counts[head])} at {share:.1%}" for head, share in summary["heads"].items()
     ).capitalize()
 
 

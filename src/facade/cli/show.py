@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import out
+from facade.cli.wide import Column, print_wide
 
 if TYPE_CHECKING:
     from facade.history import History
@@ -51,25 +52,21 @@ def show(
 
 
 def print_table(table: Table) -> None:
-    """The table on the screen; where it is too wide, in several parts below each other."""
-    from rich.table import Table as Lines
-
+    """The table on the screen."""
     from facade.table import pairs
 
     cells = [pairs(table, line) for line in table.lines]
     labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
     names = [*_short(list(table.lines[0].label)), "seeds"]
-    widths = [max(map(len, (name, *column))) for name, *column in zip(names, *labels, strict=True)]
-    for part in _parts(table, cells, out.width - sum(widths) - 2 * len(widths)):
-        lines = Lines(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-        for name in names:
-            lines.add_column(name, no_wrap=True)
-        for i in part:
-            lines.add_column("\n".join(_folded(table.columns[i].heading)), justify="right", no_wrap=True)
-        for label, row in zip(labels, cells, strict=True):
-            lines.add_row(*label, *("\n".join(row[i]).rstrip() for i in part))
-        out.print(lines)
-        out.print()
+    print_wide(
+        out,
+        [Column(name, list(label)) for name, label in zip(names, zip(*labels, strict=True), strict=True)],
+        [
+            Column(_folded(column.heading), ["\n".join(row[i]).rstrip() for row in cells])
+            for i, column in enumerate(table.columns)
+        ],
+        gap=2,
+    )
     out.print(table.note, style="dim")
 
 
@@ -79,24 +76,10 @@ def _short(keys: list[str]) -> list[str]:
     return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
-def _parts(table: Table, cells: list[list[tuple[str, str]]], room: int) -> list[list[int]]:
-    """Columns that fit beside each other, part by part."""
-    parts: list[list[int]] = [[]]
-    left = room
-    for i, column in enumerate(table.columns):
-        width = 2 + max(len(text) for texts in (_folded(column.heading), *(row[i] for row in cells)) for text in texts)
-        if width > left and parts[-1]:
-            parts.append([])
-            left = room
-        parts[-1].append(i)
-        left -= width
-    return parts
-
-
-def _folded(heading: str) -> list[str]:
-    """A heading in up to two lines."""
-    words = heading.split(" ")
-    return [" ".join(words[:-1]), words[-1]] if len(words) > 1 else [heading]
+def _folded(heading: str) -> str:
+    """A heading in two lines, the first of which may be empty."""
+    first, _, last = heading.rpartition(" ")
+    return f"{first}\n{last}"
 
 
 def _print_heads(run: History) -> None:

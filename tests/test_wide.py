@@ -1,0 +1,39 @@
+"""Tables on a terminal: nothing is ever cut."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from facade.cli.wide import Column, print_wide
+
+LABELS = [Column("algorithm", ["facade", "el"]), Column("lr", ["0.01", "0.05"])]
+COLUMNS = [Column(f"number\n{i}", [f"{i}{i}.{i}\n[{i}, {i}]", f"-{i}"]) for i in range(6)]
+
+
+def printed(width, labels=LABELS):
+    said = io.StringIO()
+    print_wide(Console(file=said, width=width), labels, COLUMNS, gap=2)
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("width", [120, 60, 40, 20])
+def test_every_cell_is_there_at_any_width(width):
+    said = printed(width)
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= max(width, len("(1) algorithm facade, lr 0.01"))
+    for i in range(6):
+        assert f"{i}{i}.{i}" in said
+        assert f"[{i}, {i}]" in said
+        assert f"-{i}" in said
+
+
+def test_parts_begin_with_the_labels():
+    assert printed(120).count("facade") == 1
+    assert printed(50).count("facade") == printed(50).count("algorithm") == 2
+
+
+def test_labels_that_leave_no_room_are_numbered():
+    said = printed(60, [Column("algorithm", ["a" * 50, "b" * 50])])
+    assert f"(1) algorithm {'a' * 50}\n(2) algorithm {'b' * 50}\n" in said
+    assert "(1)    00.0" in said
