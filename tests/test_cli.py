@@ -11,6 +11,7 @@ from rich.console import Console
 
 from facade.algorithms import ALGORITHMS
 from facade.cli import display
+from facade.config import SECTIONS
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
@@ -152,6 +153,7 @@ def test_the_python_example_prints_the_accuracy_of_both_clusters():
 NAMED = {
     "algorithms": ALGORITHMS, "datasets": SOURCES, "skews": SKEWS, "partitions": PARTITIONS, "models": MODELS,
     "topologies": TOPOLOGIES, "metrics": METRICS,
+    "settings": [f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields],
 }  # fmt: skip
 
 

@@ -34,10 +34,13 @@ class Data(Section):
     """Where the data come from and how they are divided."""
 
     source: str
+    """Where images and labels come from: `facade list datasets`, or package.module:function."""
     clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
     """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"."""
     skew: str = "rotate"
+    """How clusters differ: `facade list skews`, several joined by "+", or package.module:function."""
     partition: str = "stratified"
+    """How images are divided among nodes: `facade list partitions`, or package.module:function."""
     per_class: Positive = 4
     """Images per class and node, for partition "sampled"."""
     alpha: Finite = 0.5
@@ -75,18 +78,23 @@ class Data(Section):
 
 
 class Model(Section):
-    """The architecture; head = parameter prefix(es), "*" for the whole model."""
+    """The architecture."""
 
     name: str = "mlp"
+    """`facade list models`, or package.module:Class."""
     head: str | list[str] = "head"
+    """Name of the submodule (or of several) that is the head; "*": the whole model."""
 
 
 class Topology(Section):
     """Who hears whom."""
 
     name: str = "regular"
+    """`facade list topologies`, or package.module:Class."""
     degree: int = 4
+    """Peers a node hears in a round, for topologies that have one."""
     fresh: Literal["auto"] | bool = "auto"
+    """Whether there is a new graph every round; "auto": as the algorithm is described."""
     file: str = ""
     """A text file of edges, for name "file"; read once, it becomes the name "edges" and the edges."""
     edges: str = ""
@@ -105,25 +113,38 @@ class Network(Section):
     """Simulated trouble."""
 
     loss: Fraction = 0.0
+    """Share of messages that do not arrive."""
     offline: Fraction = 0.0
+    """Share of nodes that miss a round."""
 
 
 class Training(Section):
     """How nodes train."""
 
     rounds: Positive = 200
+    """How often nodes train and exchange."""
     steps: Positive = 10
+    """Batches a node trains on in a round."""
     batch: Positive = 8
+    """Samples in a batch."""
     lr: Finite = 0.05
+    """Learning rate."""
     optimiser: Literal["sgd", "adam"] = "sgd"
+    """What turns gradients into steps; what it remembers stays with the node."""
     momentum: Fraction = 0.0
+    """Of optimiser "sgd"."""
     nesterov: bool = False
+    """Whether momentum looks ahead."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Added to gradients, times the weights."""
     schedule: Literal["constant", "cosine", "step"] = "constant"
+    """How the learning rate changes over rounds."""
     schedule_every: Positive = 100
     """Rounds between two drops of the learning rate, for schedule "step"."""
     schedule_factor: Finite = 0.1
+    """What a drop multiplies the learning rate by."""
     init: Literal["common", "per-node"] = "common"
+    """Whether all nodes begin with the same weights."""
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
@@ -138,7 +159,9 @@ class Evaluation(Section):
     """When nodes are tested, and with which head."""
 
     every: Positive = 20
+    """Rounds between two tests."""
     head: Literal["chosen", "oracle"] = "chosen"
+    """The head a node is tested with: the one it chose, or the one best on the test data (never honest)."""
     images: Annotated[int, Field(ge=0)] = 0
     """Of every test set, that many images, evenly spaced; 0: all of them."""
 
@@ -147,12 +170,15 @@ class Runtime(Section):
     """Where and how the run is computed."""
 
     name: Literal["local", "ray"] = "local"
+    """On this machine, or on a Ray cluster."""
     threads: Annotated[int, Field(ge=0)] = 0
-    """0: as many as there are cores."""
+    """Threads that compute; 0: as many as there are cores."""
     shards: Annotated[int, Field(ge=0)] = 0
     """Parts that the nodes are divided into; 0: one, on Ray one per machine."""
     executor: Literal["auto", "stacked", "looped"] = "auto"
+    """How nodes are computed: many small models at once, or one by one; "auto": by the model's size."""
     dtype: Literal["float32", "float64"] = "float32"
+    """Type of weights."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16: layers compute in bfloat16, weights and averages stay as dtype says."""
     device: str = "cpu"
@@ -194,6 +220,7 @@ class Experiment(Section):
 
     name: str
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Everything random follows from it."""
     data: Data
     model: Model
     algorithm: dict[str, Any]

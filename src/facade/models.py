@@ -121,6 +121,9 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
 }
 
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
 def factory(name: str, shape: Shape, classes: int) -> Factory:
     """A function that makes a fresh module of the named model."""
     if not is_foreign(name):
@@ -131,4 +134,10 @@ def factory(name: str, shape: Shape, classes: int) -> Factory:
         raise ExperimentError(f"model '{name}' is not a subclass of torch.nn.Module")
     wants = inspect.signature(made).parameters
     arguments = {k: v for k, v in {"shape": shape, "classes": classes}.items() if k in wants}
+    missing = [k for k, p in wants.items() if p.default is p.empty and p.kind in _NAMED and k not in arguments]
+    if missing:
+        raise ExperimentError(
+            f"model '{name}' wants the argument{'s' if len(missing) > 1 else ''} {', '.join(missing)}; it is made with"
+            " shape and classes only: give the others defaults"
+        )
     return lambda: made(**arguments)

@@ -19,6 +19,8 @@ def is_foreign(name: str) -> bool:
 def foreign(kind: str, name: str) -> Any:
     """The attribute that `package.module:Attribute` names."""
     module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ExperimentError(f"{kind} '{name}' is no name; expected package.module:Attribute")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
@@ -26,8 +28,19 @@ def foreign(kind: str, name: str) -> Any:
             f"{kind} '{name}': module '{module}' cannot be imported ({error});"
             " run from the directory that holds it, or install it"
         ) from None
-    except AttributeError:
-        raise ExperimentError(f"{kind} '{name}': module '{module}' has no '{attribute}'") from None
+    except AttributeError as error:
+        if attribute in str(error):
+            raise ExperimentError(f"{kind} '{name}': module '{module}' has no '{attribute}'") from None
+        raise _fails(kind, name, error) from error
+    except Exception as error:  # whatever a user's module does when it is imported
+        raise _fails(kind, name, error) from error
+
+
+def _fails(kind: str, name: str, error: Exception) -> ExperimentError:
+    return ExperimentError(
+        f"{kind} '{name}': its module fails when it is imported ({type(error).__name__}: {error});"
+        " `facade --debug ...` shows where"
+    )
 
 
 def look_up(kind: str, name: str, table: Mapping[str, V]) -> V:

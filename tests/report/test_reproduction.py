@@ -150,6 +150,12 @@ def test_seeds_are_not_picked(facade, tmp_path):
     assert "picks no seeds" in ended.err
 
 
+def test_only_the_reproduction_is_drawn_without_computing(facade, tmp_path):
+    ended = facade("paper", "T2", "--draw", "--out", tmp_path)
+    assert ended.code == 2
+    assert "--draw belongs to reproduction" in ended.err
+
+
 def test_a_page_cannot_be_drawn_from_nothing(facade, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ended = facade("paper", "reproduction", "--draw")

@@ -44,7 +44,9 @@ class DAC(Algorithm[State]):
     all_reduce: bool = False
     """Off: one consensus model would undo what DAC does."""
     a: float = 30.0
+    """How much more, in the end, similar peers are preferred than at first."""
     b: float = 0.2
+    """How fast that comes, per round."""
     two_hop: bool = True
     """Whether nodes pass on the similarities they measured."""
 

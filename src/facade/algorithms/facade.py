@@ -45,6 +45,7 @@ class Facade(Algorithm[State]):
     heads: int | Literal["auto"] = 2
     """k; "auto": as many as seeding finds to be needed, at most max_heads."""
     max_heads: int = 6
+    """How many heads "auto" may find."""
     warmup: int = 10
     """Rounds in which all heads are kept equal and everything is averaged as in EL."""
     scoring: Literal["shared", "independent"] = "shared"

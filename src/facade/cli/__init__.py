@@ -99,7 +99,7 @@ def demo(
     experiments = {name: demonstration.experiment(name, seed) for name in demonstration.ALGORITHMS}
     sizes = experiments["facade"].data.sizes
     out.print(
-        f"32 nodes hold {sizes[0]} parts of upright and {sizes[1]} of upside-down digits (1,437 real images;"
+        f"32 nodes hold {sizes[0]} parts of upright and {sizes[1]} of upside-down digits (1,280 real images;"
         " nobody tells the nodes who is who).\nEach algorithm trains on the same split and seed, 200 rounds.",
     )
     results = _run_all(experiments, base)
@@ -155,7 +155,8 @@ def run(
 @app.command("list")
 def list_(
     what: Annotated[
-        str | None, typer.Argument(help="algorithms, datasets, skews, partitions, models, topologies or metrics.")
+        str | None,
+        typer.Argument(help="algorithms, datasets, skews, partitions, models, topologies, metrics or settings."),
     ] = None,
 ) -> None:
     """What there is: names, what they do, fields and their defaults."""

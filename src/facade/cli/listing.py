@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rich.console import Console
 from rich.table import Table
@@ -76,6 +80,56 @@ def _metrics() -> Iterator[Line]:
         yield name, says, ""
 
 
+def _settings() -> Iterator[Line]:
+    from facade.algorithms import ALGORITHMS
+    from facade.config import SECTIONS, Experiment
+
+    yield "seed", _said_of_fields(Experiment)["seed"], "an integer = 1"
+    for section, model in SECTIONS.items():
+        said = _said_of_fields(model)
+        for key, field in model.model_fields.items():
+            default = "" if field.is_required() else f" = {_shown(field.default)}"
+            yield f"{section}.{key}", said[key], f"{_kind(field.annotation)}{default}"
+    who: dict[Line, list[str]] = {}
+    for name, entry in ALGORITHMS.items():
+        said, kinds = _said_of_fields(entry.algorithm), get_type_hints(entry.algorithm)
+        implied = entry.implies.get("algorithm", {})
+        for own in dataclasses.fields(entry.algorithm):
+            values = f"{_kind(kinds[own.name])} = {_shown(implied.get(own.name, own.default))}"
+            who.setdefault((f"algorithm.{own.name}", said[own.name], values), []).append(name)
+    for (key, text, values), names in who.items():
+        yield key, f"{text} ({', '.join(names)})", values
+
+
+def _said_of_fields(cls: type) -> dict[str, str]:
+    """The docstring below each annotated field of a class and of those it is derived from."""
+    said: dict[str, str] = {}
+    for part in reversed(cls.__mro__[:-1]):
+        if not part.__module__.startswith("facade."):
+            continue
+        (described,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+        for field, below in itertools.pairwise(getattr(described, "body", [])):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    said[name] = " ".join(text.split())
+    return said
+
+
+def _kind(annotation: Any) -> str:
+    """What a value may be: a type in words, or all that are possible."""
+    words: dict[Any, str] = {int: "an integer", float: "a number", str: "a text", bool: "true or false"}
+    if annotation in words:
+        return words[annotation]
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return " or ".join(_shown(part) for part in parts)
+    if get_origin(annotation) is Annotated:
+        return _kind(parts[0])
+    if get_origin(annotation) is list:
+        return "a list"
+    return " or ".join(_kind(part) for part in parts)
+
+
 LISTS = {
     "algorithms": _algorithms,
     "datasets": _datasets,
@@ -84,6 +138,7 @@ LISTS = {
     "models": _models,
     "topologies": _topologies,
     "metrics": _metrics,
+    "settings": _settings,
 }
 
 
@@ -93,7 +148,8 @@ def show(console: Console, what: str | None) -> None:
     for title, lines in wanted.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         rows = list(lines())
-        for heading in ("name", "what it is", *(["fields and defaults"] if any(r[2] for r in rows) else [])):
+        last = "values and default" if title == "settings" else "fields and defaults"
+        for heading in ("name", "what it is", *([last] if any(r[2] for r in rows) else [])):
             table.add_column(heading, header_style="dim", overflow="fold")
         for row in rows:
             table.add_row(*row[: len(table.columns)])

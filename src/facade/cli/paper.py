@@ -45,6 +45,10 @@ def paper(
     need_plotting()
     from facade.paper.studies import STUDIES
 
+    if draw and which != "reproduction":
+        raise ExperimentError(
+            "--draw belongs to reproduction; other studies do not compute again what they have computed before"
+        )
     scale = Scale(quick, parse_seeds(seeds), rounds, data)
     if which == "list":
         for study in STUDIES.values():

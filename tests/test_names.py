@@ -1,0 +1,43 @@
+"""Names of a user's own code in an experiment."""
+
+import sys
+
+import pytest
+
+from facade.errors import ExperimentError
+from facade.models import factory
+from facade.names import foreign
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "sentence"),
+    [
+        ("", "own_code:", r"'own_code:' is no name; expected package\.module:Attribute"),
+        ("", ":Net", r"':Net' is no name; expected package\.module:Attribute"),
+        ("", "nowhere_at_all:Net", "module 'nowhere_at_all' cannot be imported .*run from the directory that holds it"),
+        ("", "own_code:Net", "module 'own_code' has no 'Net'"),
+        (
+            "Net = 1 / 0",
+            "own_code:Net",
+            r"fails when it is imported \(ZeroDivisionError: division by zero\); .*--debug",
+        ),
+        ("import math\nNet = math.nothing", "own_code:Net", "fails when it is imported .*AttributeError"),
+        ("def", "own_code:Net", r"fails when it is imported \(SyntaxError"),
+    ],
+)
+def test_what_is_wrong_with_own_code_is_said_in_a_sentence(tmp_path, monkeypatch, source, name, sentence):
+    (tmp_path / "own_code.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_code", raising=False)
+    with pytest.raises(ExperimentError, match=sentence):
+        foreign("model", name)
+
+
+def test_a_model_that_wants_more_than_shape_and_classes_is_told_so(tmp_path, monkeypatch):
+    net = "class Net(nn.Module):\n    def __init__(self, classes, width, depth, bias=True): ...\n"
+    (tmp_path / "wide_net.py").write_text(f"from torch import nn\n{net}")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ExperimentError, match=r"'wide_net:Net' wants the arguments width, depth; .* give the others def"
+    ):
+        factory("wide_net:Net", (1, 8, 8), 10)
