@@ -14,10 +14,10 @@ test: .venv/installed-test
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick
 
-# From raw data to the page: some 14 hours on two cores; stop it and call it again as you like.
+# From raw data to the page: some 16 hours on two cores; stop it and call it again as you like.
 DATA ?= data
 reproduction: .venv/installed
-	$(BIN)/facade paper reproduction --data $(DATA) --out runs/reproduction
+	$(BIN)/facade paper reproduction --data $(DATA)
 
 # The page alone, from what is kept in results/.
 reproduction-page: .venv/installed

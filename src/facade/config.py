@@ -343,9 +343,28 @@ def _check_tables(written: Mapping[str, Any]) -> None:
     for name, sections in overrides.items():
         if name not in ALGORITHMS and not is_foreign(name):
             raise unknown("key", f"override.{name}", [f"override.{known}" for known in ALGORITHMS])
-        for key in sections:
-            if key not in (known := ("algorithm", *SECTIONS)):
-                raise unknown("key", f"override.{name}.{key}", [f"override.{name}.{section}" for section in known])
+        for key, table in sections.items():
+            _check_override(name, key, table)
+
+
+def _check_override(name: str, section: str, table: Any) -> None:
+    """Refuse a section of an algorithm's overrides that could not be applied, though nobody asks for it yet."""
+    from facade.algorithms import ALGORITHMS
+
+    prefix = f"override.{name}"
+    if section not in (known := ("algorithm", *SECTIONS)):
+        raise unknown("key", f"{prefix}.{section}", [f"{prefix}.{each}" for each in known])
+    if not isinstance(table, Mapping):
+        raise ExperimentError(f"{prefix}.{section} = {table!r} is not possible: expected a table")
+    if section in SECTIONS:
+        fields = set(SECTIONS[section].model_fields)
+    elif name in ALGORITHMS:
+        fields = {field.name for field in dataclasses.fields(ALGORITHMS[name].algorithm)}
+    else:
+        return  # whose code is imported only when it is used
+    for key in table:
+        if key not in fields:
+            raise unknown("key", f"{prefix}.{section}.{key}", [f"{prefix}.{section}.{field}" for field in fields])
 
 
 def _implied(name: Any) -> dict[str, Any]:
