@@ -20,7 +20,7 @@ def card(
     experiment, data = run.experiment, run.experiment["data"]
     who = f"node {node}" if len(same) == 1 else f"nodes {_listed(same)}"
     head = "" if run.final.choice is None else f" (head {int(run.final.choice[node])})"
-    images = [facts["images"][i] for i in range(len(facts["images"]))]
+    images = facts["images"]
     parts = [
         f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
         f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {_input(facts)}."

@@ -142,14 +142,19 @@ class Plan:
     """What a run does besides the algorithm itself."""
 
     n: int
+    """Nodes of the whole network."""
     seed: int
     rounds: int
     every: int
+    """Rounds between two evaluations."""
     topology: Topology
     fresh: bool
+    """Whether every round has a graph of its own."""
     network: Network
     all_reduce: bool
+    """Whether the run ends with one exchange in which everybody hears everybody."""
     head: Literal["chosen", "oracle"] = "chosen"
+    """The head that nodes are tested with."""
 
     def graph(self, round: int) -> Graph:
         """The round's graph; a fixed one is that of round 0."""

@@ -35,10 +35,10 @@ def pooled(confusion: Counts, cluster: Counts) -> Counts:
     return np.stack([confusion[cluster == c].sum(0) for c in range(int(cluster.max()) + 1)])
 
 
-def fair_accuracy(accuracies: Floats, weight: float = LAMBDA) -> float:
+def fair_accuracy(accuracies: Floats) -> float:
     """High when all clusters do well and none lags behind; every cluster weighs the same."""
     gap = float(accuracies.max() - accuracies.min())
-    return weight * float(accuracies.mean()) + (1 - weight) * (1 - gap)
+    return LAMBDA * float(accuracies.mean()) + (1 - LAMBDA) * (1 - gap)
 
 
 def parity_gaps(groups: Counts) -> Floats:

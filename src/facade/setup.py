@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from facade.data.load import load
 from facade.engine import Network, Plan, Shard
 from facade.errors import ExperimentError
 from facade.learner import Inputs, Learner, Training
+from facade.machine import has_bf16_instructions
 from facade.names import foreign, is_foreign, look_up
 from facade.optimisers import SGD, Adam, Optimiser, Schedule
 from facade.topology import TOPOLOGIES, Topology, connected
@@ -152,12 +152,3 @@ def _bf16(precision: str) -> bool:
             stacklevel=2,
         )
     return precision == "bf16"
-
-
-def has_bf16_instructions() -> bool:
-    """Whether the CPU computes in bfloat16 itself."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text()
-    except OSError:  # other systems do not say; give them the benefit of the doubt
-        return True
-    return "bf16" in flags

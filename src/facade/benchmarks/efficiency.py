@@ -185,7 +185,7 @@ def run(quick: bool) -> dict[str, Any]:
 
 
 def _bf16() -> dict[str, float] | str:
-    from facade.setup import has_bf16_instructions
+    from facade.machine import has_bf16_instructions
 
     if not has_bf16_instructions():
         return "not measured: this CPU has no bfloat16 instructions"

@@ -39,19 +39,17 @@ def synthetic(data: Data) -> Dataset:
     return Dataset(train, test, [str(c) for c in range(CLASSES)], node=node, test_node=test_node)
 
 
-def gaussian_rows(
-    cluster: Ids, rows: int, split: str, values: int = VALUES, classes: int = CLASSES
-) -> tuple[Labelled, Ids]:
+def gaussian_rows(cluster: Ids, rows: int, split: str) -> tuple[Labelled, Ids]:
     """Samples of all nodes (cluster [n]), `rows` each with classes in turn, and the node of every
     row. A node's rows depend on its number and cluster alone."""
     nodes = np.arange(len(cluster))
-    y = np.broadcast_to(np.arange(rows) % classes, (len(cluster), rows))
-    noise = _normal("synthetic-" + split, 0, nodes, rows * values).reshape(len(cluster), rows, values)
+    y = np.broadcast_to(np.arange(rows) % CLASSES, (len(cluster), rows))
+    noise = _normal("synthetic-" + split, 0, nodes, rows * VALUES).reshape(len(cluster), rows, VALUES)
     each = np.arange(int(cluster.max()) + 1)
-    centres = SPREAD * _normal("synthetic-centres", 0, each, classes * values).reshape(-1, classes, values)
+    centres = SPREAD * _normal("synthetic-centres", 0, each, CLASSES * VALUES).reshape(-1, CLASSES, VALUES)
     x = centres[cluster[:, None], y] + noise
     samples = Labelled(
-        torch.from_numpy(x.reshape(-1, values).astype(np.float32)), torch.from_numpy(y.reshape(-1).copy())
+        torch.from_numpy(x.reshape(-1, VALUES).astype(np.float32)), torch.from_numpy(y.reshape(-1).copy())
     )
     return samples, np.repeat(nodes, rows)
 

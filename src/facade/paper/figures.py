@@ -97,7 +97,7 @@ def _bar_axes(names: list[str], y: str) -> list[Any]:
     ]
 
 
-def bars(rows: Rows, names: list[str], y: str) -> alt.LayerChart | alt.FacetChart:
+def bars(names: list[str], y: str) -> alt.LayerChart | alt.FacetChart:
     """Grouped bars with whiskers over seeds; a black diamond where the paper gives a number."""
     base = alt.Chart().encode(*_bar_axes(names, y))
     whisker = base.mark_rule(color="black").encode(alt.Y("low:Q", title=y), alt.Y2("high"), color=alt.value("black"))
@@ -150,7 +150,7 @@ def _bars_per_source(done: Finished, y: str, rows_of: Any) -> list[Panel]:
         parts = [part for part in done.runs if part.setting.source == source]
         rows = [row for part in parts for row in rows_of(done, part)]
         names = list(dict.fromkeys(row["who"] for row in rows))
-        made.append(Panel(bars(rows, names, y), rows, source))
+        made.append(Panel(bars(names, y), rows, source))
     return made
 
 

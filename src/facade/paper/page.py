@@ -183,8 +183,10 @@ def _bytes(runs: list[Run], kept: Kept, scale: Scale) -> str:
 
 
 def _settling(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path) -> str:
-    lines, counts = [], []
+    lines, counts, spent = [], [], []
     for part in _parts(runs, "settling"):
+        first, last = _seeding_rounds(_of(runs, "settling", part)[0].experiment)
+        spent.append(f"{part.clusters}: {last - first + 1}")
         by_seed: dict[int, dict[str, History]] = {}
         for run in _of(runs, "settling", part):
             found = kept.get(run)
@@ -204,9 +206,8 @@ def _settling(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path
             "## Who settles",
             f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on"
             f" {SETTLING_IMAGES:,} images of each test set. A cell has the round from which on, until the last one,"
-            f" every cluster had a head of its own, and the final accuracy of every cluster. Seeded runs spend"
-            f" 17 rounds (with three heads 24) on finding heads, and lack them in training. Settled:"
-            f" {'; '.join(counts)}.",
+            f" every cluster had a head of its own, and the final accuracy of every cluster. Seeded runs spend some"
+            f" rounds on finding heads ({', '.join(spent)}) and lack them in training. Settled: {'; '.join(counts)}.",
             _table(["", "seed", "plain", "seeded"], lines),
             _image("Share of nodes at a head of their own cluster", pictures["settling"], page),
             "The picture shows, per round, the share of every cluster's nodes at a head that is their cluster's own,"

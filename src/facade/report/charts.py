@@ -75,17 +75,17 @@ def reach_of(rows: Rows) -> tuple[float, float]:
     return low - room, high + room
 
 
-def colour(names: Sequence[str], field: str = "who", legend: bool = True) -> alt.Color:
+def colour(names: Sequence[str]) -> alt.Color:
     """The colour of an experiment, the same everywhere."""
     given = theme.colours(names)
     scale = alt.Scale(domain=list(given), range=list(given.values()))
-    return alt.Color(f"{field}:N", title=None, scale=scale, legend=alt.Legend() if legend else None)
+    return alt.Color("who:N", title=None, scale=scale, legend=alt.Legend())
 
 
-def shape(names: Sequence[str], field: str = "who") -> alt.Shape:
+def shape(names: Sequence[str]) -> alt.Shape:
     """A mark per experiment, so that colour is not needed to tell them apart."""
     marks = [theme.SHAPES[i % len(theme.SHAPES)] for i in range(len(names))]
-    return alt.Shape(f"{field}:N", title=None, scale=alt.Scale(domain=list(names), range=marks))
+    return alt.Shape("who:N", title=None, scale=alt.Scale(domain=list(names), range=marks))
 
 
 def _tooltip(*fields: str) -> list[alt.Tooltip]:
