@@ -10,7 +10,7 @@ MODULES = {
     ".".join(("facade", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in SOURCE.rglob("*.py")
 }
-LOW = {"errors", "tree", "seeds", "topology", "messages", "metrics", "optimisers", "executor"}
+LOW = {"errors", "tree", "seeds", "topology", "messages", "metrics", "optimisers", "executor", "linear_heads"}
 BOTTOM = {"errors", "tree", "seeds", "metrics"}
 """Of the library, these know errors alone."""
 PACKAGES_ABOVE = {"algorithms", "runtimes", "cli", "report"}
