@@ -6,7 +6,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from facade import Experiment, ExperimentError, run, tree
+from experiments import digits
+from facade import ExperimentError, run, tree
 from facade.algorithms import health
 from facade.algorithms.seeding import CALM, listen, start
 from facade.cli import display
@@ -19,10 +20,8 @@ from facade.topology import Regular, Ring, diameter
 
 
 def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
-    fields = {"name": "facade", "heads": 2, "warmup": 5, "seeding": "farthest"} | algorithm
-    training = {"rounds": rounds, "steps": 5}
-    written = {"data": {"source": "digits", "clusters": clusters}, "algorithm": fields, "training": training}
-    return Experiment.of(written | {"evaluation": {"every": rounds}}, settings)
+    fields = {"heads": 2, "warmup": 5, "seeding": "farthest"} | algorithm
+    return digits(*settings, clusters=clusters, rounds=rounds, steps=5, every=rounds, **fields)
 
 
 def states(described, upto):
@@ -90,8 +89,7 @@ def test_the_message_keeps_one_schema_and_seeding_adds_16_bytes():
 
 def test_one_head_is_still_el_bit_for_bit():
     one = run(experiment(heads=1))
-    el = run(Experiment.of({"data": {"source": "digits", "clusters": "6:2"}, "algorithm": {"name": "el"}},
-                           ["training.rounds=40", "training.steps=5"]))  # fmt: skip
+    el = run(experiment("6:2", 40, "algorithm.name=el"))
     assert one.summary["model_sha256"] == el.summary["model_sha256"]
     assert one.summary["bytes_per_node"] == el.summary["bytes_per_node"] + 40 * 4 * 8
 

@@ -5,25 +5,17 @@ import signal
 
 import pytest
 
-from facade import Experiment, run
+from experiments import digits
+from facade import run
 from facade.runtimes import ray_cluster, ray_connection
 from facade.runtimes.ray_worker import Worker, packed
 from facade.runtimes.recorder import Quiet, record
 
-TINY = {
-    "name": "tiny",
-    "data": {"source": "digits", "clusters": "5:2"},
-    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
-    "topology": {"degree": 2},
-    "training": {"rounds": 3, "steps": 2},
-    "evaluation": {"every": 2},
-    "network": {"loss": 0.2, "offline": 0.1},
-}
-
 
 def tiny(*settings):
-    """Seven nodes, three rounds."""
-    return Experiment.of(TINY, settings)
+    """Seven nodes, three rounds, a network with losses."""
+    trouble = ("network.loss=0.2", "network.offline=0.1")
+    return digits(*trouble, *settings, clusters="5:2", degree=2, rounds=3, steps=2, every=2)
 
 
 def same(one, other):

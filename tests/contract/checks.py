@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments import digits
 from facade import tree
 from facade.config import Data, Experiment
 from facade.data.federation import Federation
@@ -37,17 +38,8 @@ from facade.setup import Setup, set_up
 
 def tiny(name: str, *settings: str) -> Experiment:
     """A run of a few rounds on 5 + 3 nodes of digits; keys of other algorithms are ignored."""
-    return Experiment.of(
-        {
-            "seed": 3,
-            "data": {"source": "digits", "clusters": "5:3"},
-            "algorithm": {"name": name, "warmup": 1, "seeding": "none"} if ":" not in name else {"name": name},
-            "training": {"rounds": 4, "steps": 2, "batch": 4, "lr": 0.1},
-            "evaluation": {"every": 2},
-            "runtime": {"threads": 1},
-        },
-        settings,
-    )
+    described = ("seed=3", f"algorithm.name={name}", "training.batch=4", "training.lr=0.1")
+    return digits(*described, *settings, clusters="5:3", rounds=4, steps=2, every=2)
 
 
 def _federation(experiment: Experiment) -> Federation:

@@ -4,23 +4,14 @@ import signal
 
 import pytest
 
-from facade import Experiment, run
+from experiments import digits
+from facade import run
 from facade.runtimes.recorder import Quiet
-
-TINY = {
-    "name": "tiny",
-    "data": {"source": "digits", "clusters": "3:1"},
-    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
-    "topology": {"degree": 2},
-    "training": {"rounds": 6, "steps": 1},
-    "evaluation": {"every": 2},
-    "runtime": {"threads": 1},
-}
 
 
 def tiny(*settings):
     """Four nodes, six rounds, three checkpoints: a fraction of a second."""
-    return Experiment.of(TINY, settings)
+    return digits(*settings, clusters="3:1", degree=2, rounds=6, steps=1, every=2)
 
 
 class StopAt(Quiet):

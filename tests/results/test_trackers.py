@@ -2,6 +2,7 @@ import signal
 
 import pytest
 
+from experiments import written
 from facade import run
 from facade.errors import ExperimentError, StoppedError
 from facade.trackers import TRACKERS, tracker
@@ -82,8 +83,7 @@ def test_a_tracker_that_cannot_start_is_one_sentence(tmp_path):
 
 
 def test_an_unknown_tracker_and_a_missing_extra_are_refused(facade, tmp_path, monkeypatch):
-    (tmp_path / "tiny.toml").write_text(tiny().toml())
-    arguments = ["run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--track"]
+    arguments = ["run", written(tiny(), tmp_path / "tiny.toml"), "--out", tmp_path / "run", "--track"]
     ended = facade(*arguments, "tensorbord")
     assert ended.code == 2
     assert "unknown tracker 'tensorbord'; did you mean 'tensorboard'?" in ended.err
