@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
-from cluster.conftest import same, stop_at, tiny
+from cluster.conftest import tiny
 from facade import DivergedError, Federation, run
 from facade.algorithms import ALGORITHMS
 from facade.errors import StoppedError
+from runs import assert_same as same
+from runs import stop_at
 
 EXECUTORS = ("stacked", "looped")
 DTYPES = ("float32", "float64")

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.conftest import same, tiny
+from cluster.conftest import tiny
 from experiments import written
 from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster, ray_connection
 from facade.runtimes.recorder import Quiet
+from runs import assert_same as same
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
 

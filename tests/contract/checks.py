@@ -34,6 +34,7 @@ from facade.records import in_order
 from facade.result import Result
 from facade.runtimes.local import deliver, run
 from facade.setup import Setup, set_up
+from runs import assert_same
 
 
 def tiny(name: str, *settings: str) -> Experiment:
@@ -122,13 +123,6 @@ def inbox_of(shard: Shard, message: Any, edges: Any) -> Inbox:
 
 
 NOBODY = Edges(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-
-
-def assert_same(one: Result, other: Result) -> None:
-    """Equal to the bit: rows, deployed models, states."""
-    assert one.rows == other.rows
-    assert one.summary["model_sha256"] == other.summary["model_sha256"]
-    assert one.summary["state_sha256"] == other.summary["state_sha256"]
 
 
 def check_repeatable(experiment: Experiment) -> None:

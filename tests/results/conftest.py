@@ -1,28 +1,14 @@
 """Tiny runs on real digits."""
 
-import signal
-
 import pytest
 
 from experiments import digits
 from facade import run
-from facade.runtimes.recorder import Quiet
 
 
 def tiny(*settings):
     """Four nodes, six rounds, three checkpoints: a fraction of a second."""
     return digits(*settings, clusters="3:1", degree=2, rounds=6, steps=1, every=2)
-
-
-class StopAt(Quiet):
-    """Asks the run to stop, as Ctrl-C does, when a round is over."""
-
-    def __init__(self, round, number=signal.SIGINT):
-        self._round, self._number = round, number
-
-    def round(self, done, rounds):
-        if done == self._round:
-            signal.raise_signal(self._number)
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ import torch
 from facade import Experiment, Result, run, store
 from facade.algorithms import ALGORITHMS
 from facade.errors import RunDirectoryError, StoppedError, StorageError
-from results.conftest import StopAt, tiny
+from results.conftest import tiny
 from results.killing import run_until
+from runs import stop_at
 
 STORAGE = ("store.py", "checkpoint.py", "records.py")
 
@@ -33,7 +34,7 @@ def facts(path):
 
 def stopped(experiment, out, after, number=signal.SIGINT):
     with pytest.raises(StoppedError) as caught:
-        run(experiment, out, resume=True, progress=StopAt(after, number))
+        run(experiment, out, resume=True, progress=stop_at(after, number))
     return caught.value
 
 

@@ -7,13 +7,14 @@ from facade import run
 from facade.errors import ExperimentError, StoppedError
 from facade.trackers import TRACKERS, tracker
 from facade.trackers.base import Several, Tracker, numbers
-from results.conftest import StopAt, tiny
+from results.conftest import tiny
+from runs import stop_at
 
 
 def tracked(name, out):
     """A run with a tracker that is stopped and resumed, as a careful tracker must survive."""
     with pytest.raises(StoppedError):
-        run(tiny(), out, progress=Several([tracker(name, out), StopAt(3, signal.SIGTERM)]))
+        run(tiny(), out, progress=Several([tracker(name, out), stop_at(3, signal.SIGTERM)]))
     return run(tiny(), out, resume=True, progress=tracker(name, out))
 
 
