@@ -1,7 +1,6 @@
 import hashlib
 import itertools
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +23,9 @@ from facade.topology import (
     edges_in,
     undirected,
 )
+from surroundings import ROOT
 
-PAGE = Path(__file__).parents[1] / "docs" / "topology.md"
+PAGE = ROOT / "docs" / "topology.md"
 
 VECTORS = [
     ("regular 3", 6, 1, 0, "0-1 0-2 0-3 1-2 1-5 2-4 3-4 3-5 4-5"),

@@ -11,9 +11,9 @@ import torch
 from facade import Experiment, run
 from facade.config import Data
 from facade.data.load import load
+from surroundings import EXPERIMENTS
 
 ROOT = Path(os.environ.get("FACADE_DATA", "data"))
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def needs(*names):

@@ -1,5 +1,4 @@
 import re
-import subprocess
 import sys
 
 import pytest
@@ -7,8 +6,9 @@ import pytest
 from facade.history import load_all
 from facade.report import facts, panels, theme, words
 from facade.report.page import report
+from handmade import write_run
 from report.conftest import write_large_run
-from results.handmade import write_run
+from surroundings import loaded_by
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +214,7 @@ def test_experiments_get_colours_of_their_own():
 
 
 def test_importing_the_library_loads_no_plotting():
-    code = "import sys, facade, facade.cli; print([m for m in ('altair', 'vl_convert') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded_by("import facade, facade.cli", "altair", "vl_convert") == []
     assert panels.FORMATS == ("pdf", "svg", "png")
 
 

@@ -1,6 +1,4 @@
-import csv
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -8,13 +6,13 @@ from facade import Experiment, estimate
 from facade.paper import published, settings, theory
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
+from surroundings import EXPERIMENTS, csv_lines
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 TINY = ("--quick", "--rounds", "12")
 
 
 def lines_of(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
+    return csv_lines(path.read_text())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from results.handmade import write_run
+from handmade import write_run
 
 SETTLED = [(1, [0, 0, 0, 1])] * 2
 SHARED = [(1, [0, 0, 0, 0])] * 2

@@ -1,4 +1,3 @@
-import errno
 import os
 import random
 import shutil
@@ -17,6 +16,7 @@ from facade.errors import RunDirectoryError, StoppedError, StorageError
 from results.conftest import tiny
 from results.killing import run_until
 from runs import stop_at
+from surroundings import no_space
 
 STORAGE = ("store.py", "checkpoint.py", "records.py")
 
@@ -257,7 +257,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_keeps_the_last_good_checkpoint(w
 
     def full(source, target):
         if "000000004" in str(target):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            no_space()
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", full)

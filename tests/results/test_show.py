@@ -1,10 +1,9 @@
-import csv
-import io
 import json
 
 import pytest
 
-from results.handmade import write_run
+from handmade import write_run
+from surroundings import csv_lines
 
 QUIET = [(1e6, None)] * 2
 
@@ -51,7 +50,7 @@ def test_a_target_that_nobody_reached_has_its_columns(facade, runs):
 
 
 def test_csv_markdown_and_latex_say_the_same(facade, runs):
-    lines = list(csv.DictReader(io.StringIO(facade("show", runs, "--csv").out)))
+    lines = csv_lines(facade("show", runs, "--csv").out)
     minority = next(line for line in lines if line["algorithm"] == "el" and line["number"] == "cluster_1")
     assert (float(minority["mean"]), float(minority["population_std"])) == pytest.approx((0.55, 0.05))
     assert minority["interval"] == "seeds"

@@ -4,7 +4,7 @@ from scipy import stats
 
 from facade import history, metrics, statistics
 from facade.statistics import SEEDS, TEST_NOISE, cost_to, estimates, numbers, settlement, student_interval
-from results.handmade import confusion, write_run
+from handmade import confusion, write_run
 
 # SPEC section 5: accuracy of majority and minority, fair accuracy, in percent.
 PUBLISHED = """
