@@ -1,4 +1,4 @@
-"""One thread per process, and the command line in this process."""
+"""One thread per process, the command line in this process, and finished runs."""
 
 import sys
 from typing import NamedTuple
@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from experiments import digits
+from facade import run
 from facade.cli import main
 
 torch.set_num_threads(1)
@@ -31,3 +33,15 @@ def facade(monkeypatch, capsys):
         return Ended(ended.value.code or 0, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture(scope="session")
+def digits_runs(tmp_path_factory):
+    """A directory with finished runs of three algorithms, two seeds each: ALGORITHM-SEED."""
+    base = tmp_path_factory.mktemp("runs")
+    for algorithm in ("facade", "el", "local"):
+        for seed in (1, 2):
+            settings = (f"algorithm.name={algorithm}", f"seed={seed}", "training.lr=0.1")
+            experiment = digits(*settings, clusters="3:1", degree=2, rounds=20, steps=5, every=10)
+            run(experiment, base / f"{algorithm}-{seed}")
+    return base

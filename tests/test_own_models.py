@@ -14,7 +14,7 @@ from facade.algorithms.seeding import NEVER, _without_the_few
 from facade.learner import _descended, _row_losses
 from facade.setup import set_up
 from facade.stacked import Stacked
-from test_learner import CLASSES, NODES, SHAPE, learner, plain_loss, samples
+from learners import CLASSES, NODES, SHAPE, learner, plain_loss, samples
 
 
 def chain(*layers):

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 
 from handmade import write_run
-from results.conftest import digits_runs  # noqa: F401
 
 BARE = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
