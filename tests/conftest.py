@@ -1,10 +1,16 @@
 """One thread per process, the command line in this process, and finished runs."""
 
+import os
 import sys
 from typing import NamedTuple
 
 import pytest
 import torch
+
+# What a console prints must not depend on the shell that started the tests; it looks when it is imported.
+os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("NO_COLOR", None)
+os.environ.pop("COLUMNS", None)
 
 from experiments import digits
 from facade import run
