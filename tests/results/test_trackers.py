@@ -1,10 +1,15 @@
 import signal
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from experiments import written
 from facade import run
 from facade.errors import ExperimentError, StoppedError
+from facade.result import judge
 from facade.trackers import TRACKERS, tracker
 from facade.trackers.base import Several, Tracker, numbers
 from results.conftest import tiny
@@ -49,13 +54,49 @@ def test_mlflow_keeps_settings_and_metrics_in_a_local_file(tmp_path, monkeypatch
     assert kept.data.tags["model_sha256"] == result.summary["model_sha256"]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_weights_and_biases_runs_offline(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="the wandb extra is not installed")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    run(tiny(), tmp_path / "run", progress=tracker("wandb", tmp_path / "run"))
-    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"))
+class Wandb(ModuleType):
+    """Weights & Biases as far as a run meets it: everything it is told, in order."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.__spec__ = ModuleSpec("wandb", None)  # what is installed has one
+        self.begun, self.logged, self.summary, self.finished = [], [], {}, 0
+
+    def init(self, **given):
+        self.begun.append(given)
+        return self
+
+    def log(self, values, step):
+        self.logged.append((step, values))
+
+    def finish(self):
+        self.finished += 1
+
+
+def test_weights_and_biases_is_told_the_curves_of_a_resumed_run_as_one_run(tmp_path, monkeypatch):
+    told = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", told)
+    result = tracked("wandb", tmp_path / "run")
+    first, again = told.begun
+    assert first == again, "the same id, so that the curves go on"
+    assert (first["project"], first["name"], first["resume"]) == ("tiny", "run", "allow")
+    assert first["dir"] == str(tmp_path / "run")
+    assert first["config"] == tiny().model_dump()
+    assert [step for step, _ in told.logged] == [2, 4, 6, 6]
+    last, final = (values for _, values in told.logged[-2:])
+    tested = [row for row in result.rows if (row["kind"], row["round"]) == ("evaluation", 6)]
+    assert last["accuracy/cluster-1"] == judge(tested, np.array([0, 0, 0, 1]))["clusters"][1]
+    assert final["final/fair_accuracy"] == result.summary["fair_accuracy"]
+    assert told.summary == {"model_sha256": result.summary["model_sha256"]}
+    assert told.finished == 1
+
+
+def test_runs_in_two_places_are_two_runs_for_weights_and_biases(tmp_path, monkeypatch):
+    told = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", told)
+    for place in ("one", "two"):
+        tracker("wandb", tmp_path / place).start(tiny(), 0)
+    assert len({given["id"] for given in told.begun}) == 2
 
 
 class Broken(Tracker):
