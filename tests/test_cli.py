@@ -1,15 +1,12 @@
 """The command line as a person meets it: what is printed, what is written, how it ends."""
 
-import io
 import json
 import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 from facade.algorithms import ALGORITHMS
-from facade.cli import display
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
@@ -161,34 +158,6 @@ def test_every_list_names_what_there_is(facade, what):
     first = {line.split()[0] for line in ended.out.splitlines() if line.strip()}
     assert set(NAMED[what]) <= first
     assert what != "algorithms" or "core_steps = 1" in ended.out
-
-
-def test_every_number_stands_below_its_heading():
-    told = {
-        "clusters": [0.91, 0.42], "all": 0.88, "worst_node": 0.41, "fair_accuracy": 0.73, "dp": 0.011, "eo": 0.222,
-        "bytes_per_node": 15.4e6, "settled": False, "separated": True, "seconds": 1.5,
-    }  # fmt: skip
-    said = io.StringIO()
-    Console(file=said, width=120).print(display.results_table({"el": told}, [30, 2]))
-    _, above, below, numbers = said.getvalue().splitlines()
-    assert above.split() == ["majority", "minority", "worst", "fair", "MB", "per"]
-    assert below.split() == [
-        "algorithm",
-        "30",
-        "nodes",
-        "2",
-        "nodes",
-        "all",
-        "node",
-        "acc.",
-        "DP",
-        "EO",
-        "node",
-        "settled",
-        "sec.",
-    ]
-    assert numbers.split() == ["el", "91.0", "42.0", "88.0", "41.0", "73.0", "0.011", "0.222", "15.4", "apart", "1.5"]
-    assert display.cluster_names([2, 30]) == ["minority", "majority"]
 
 
 def test_help_does_not_import_torch():

@@ -200,14 +200,15 @@ def test_a_directory_that_is_not_empty_is_refused(runs, tmp_path):
 
 @pytest.fixture
 def site(tmp_path):
-    """A new site whose digits are upside down or not."""
+    """A new site with digits upside down: none, all, or those that an array marks."""
 
     def make(turned):
         from sklearn.datasets import load_digits
 
         raw = load_digits()
         x = (raw.images * 15).astype(np.uint8)
-        x = x[:, ::-1, ::-1] if turned else x
+        turned = np.broadcast_to(turned, len(x))
+        x[turned] = x[turned, ::-1, ::-1]
         np.savez(
             tmp_path / "site.npz",
             x_train=x[:200],
@@ -231,6 +232,14 @@ def test_a_new_site_is_told_which_head_fits_with_the_losses(facade, runs, site, 
     assert re.match(rf" +head {1 - right}  loss [\d.]+", second)
     assert verdict.startswith(f"Head {right} fits best, clearly by ")
     assert f"--node {past.final.choice.tolist().index(right)} -o DIR" in verdict
+
+
+def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call(facade, runs, site):
+    ended = facade("choose", runs / "mlp", *site(np.arange(1797) % 2 == 0))
+    assert ended.code == 0, ended.err
+    said = r"Head \d fits best, but too little to tell from chance: by ([\d.]+) ± ([\d.]+) over head \d\. Take it home"
+    by, reach = re.match(said, ended.out.splitlines()[-1]).groups()
+    assert float(by) <= float(reach)
 
 
 def test_heads_that_nobody_deploys_are_not_offered(facade, runs, site, tmp_path):
