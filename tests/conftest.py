@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture
-def facade(monkeypatch, capsys):
+def command(monkeypatch, capsys):
     """The command line, in this process."""
 
     def call(*arguments):
@@ -39,6 +39,12 @@ def facade(monkeypatch, capsys):
         return Ended(ended.value.code or 0, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def facade(command):
+    """The name by which the tests of peers still know it."""
+    return command
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
     ],
     ids=lambda settings: settings[0],
 )
-def test_other_runs_do_too(settings, run_on, simulated):
+def test_topologies_seeding_momentum_and_validation_give_the_simulators_bits_too(settings, run_on, simulated):
     experiment = tiny(*settings)
     same(run_on(experiment, 3), simulated(experiment))
 

@@ -125,26 +125,26 @@ def test_ctrl_c_ends_the_command_with_code_130_and_a_sentence(tmp_path):
     assert "Traceback" not in said
 
 
-def test_resume_starts_what_is_not_there_and_prints_what_is_finished(facade, tmp_path):
+def test_resume_starts_what_is_not_there_and_prints_what_is_finished(command, tmp_path):
     (tmp_path / "tiny.toml").write_text(tiny().toml())
-    first = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    first = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
     assert first.code == 0, first.err
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
-    second = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    second = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
     assert second.code == 0
     assert second.out == first.out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == written
-    refused = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
+    refused = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
     assert refused.code == 2
     assert "add --resume to continue it" in refused.err
 
 
-def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(facade, tmp_path, monkeypatch):
+def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(tiny().toml())
     for settings in ([], ["--set", "training.lr=0.1"]):
-        assert facade("run", "tiny.toml", *settings).code == 0
-    assert "Written to runs/tiny-facade-seed1\n" in facade("run", "tiny.toml", "--resume").out
+        assert command("run", "tiny.toml", *settings).code == 0
+    assert "Written to runs/tiny-facade-seed1\n" in command("run", "tiny.toml", "--resume").out
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny-facade-seed1", "tiny-facade-seed1-2"]
 
 

@@ -16,12 +16,12 @@ def rows_of(path):
 
 
 @pytest.fixture
-def sweep(facade, tmp_path, monkeypatch):
+def sweep(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(tiny("data.validation=0.2").toml())
 
     def call(*arguments, out="out"):
-        return facade("sweep", "tiny.toml", *arguments, "--out", tmp_path / out)
+        return command("sweep", "tiny.toml", *arguments, "--out", tmp_path / out)
 
     return call
 

@@ -124,13 +124,13 @@ def test_a_tracker_that_cannot_start_is_one_sentence(tmp_path):
         run(tiny(), tmp_path / "run", progress=Broken(tmp_path / "closed"))
 
 
-def test_an_unknown_tracker_and_a_missing_extra_are_refused(facade, tmp_path, monkeypatch):
+def test_an_unknown_tracker_and_a_missing_extra_are_refused(command, tmp_path, monkeypatch):
     arguments = ["run", written(tiny(), tmp_path / "tiny.toml"), "--out", tmp_path / "run", "--track"]
-    ended = facade(*arguments, "tensorbord")
+    ended = command(*arguments, "tensorbord")
     assert ended.code == 2
     assert "unknown tracker 'tensorbord'; did you mean 'tensorboard'?" in ended.err
     monkeypatch.setitem(TRACKERS, "mlflow", TRACKERS["mlflow"]._replace(needs="surely_not_installed"))
-    ended = facade(*arguments, "mlflow")
+    ended = command(*arguments, "mlflow")
     assert ended.code == 2
     assert "tracker 'mlflow' needs an extra: pip install 'facade-dl[mlflow]'" in ended.err
     assert not (tmp_path / "run").exists()

@@ -113,10 +113,10 @@ def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
     assert (tmp_path / "page.md").read_text() == text
 
 
-def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
+def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, "QUICK_ROUNDS", 30)
     monkeypatch.setattr(reproduction, "SETTLING_ROUNDS", 36)
-    ended = facade("paper", "reproduction", "--quick", "--out", tmp_path)
+    ended = command("paper", "reproduction", "--quick", "--out", tmp_path)
     assert ended.code == 0, ended.err
     page = (tmp_path / "reproduction.md").read_text()
     assert "**QUICK: digits" in page
@@ -125,7 +125,7 @@ def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
         assert f"| {label} |" in page
     assert "## The artefact's way" in page
     (tmp_path / "reproduction.md").unlink()
-    drawn = facade("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
+    drawn = command("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
     assert drawn.code == 0, drawn.err
     assert (tmp_path / "reproduction.md").read_text() == page
 
@@ -135,14 +135,14 @@ def test_the_page_in_docs_is_the_one_that_results_give(tmp_path):
     assert (tmp_path / "reproduction.md").read_text() == (ROOT / "docs" / "reproduction.md").read_text()
 
 
-def test_seeds_are_not_picked(facade, tmp_path):
-    ended = facade("paper", "reproduction", "--seeds", "3", "--out", tmp_path)
+def test_seeds_are_not_picked(command, tmp_path):
+    ended = command("paper", "reproduction", "--seeds", "3", "--out", tmp_path)
     assert ended.code == 2
     assert "picks no seeds" in ended.err
 
 
-def test_a_page_cannot_be_drawn_from_nothing(facade, tmp_path, monkeypatch):
+def test_a_page_cannot_be_drawn_from_nothing(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ended = facade("paper", "reproduction", "--draw")
+    ended = command("paper", "reproduction", "--draw")
     assert ended.code == 1
     assert "results/ is not here" in ended.err
