@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(BIN)/facade demo
 
 test: .venv/installed-test
-	$(PYTEST) -n 2 --dist worksteal
+	$(PYTEST) -n 2 --dist worksteal -rs
 
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick

@@ -1,11 +1,19 @@
-"""One thread per process, and the command line in this process."""
+"""One thread per process, the command line in this process, and finished runs."""
 
+import os
 import sys
 from typing import NamedTuple
 
 import pytest
 import torch
 
+# What a console prints must not depend on the shell that started the tests; it looks when it is imported.
+os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("NO_COLOR", None)
+os.environ.pop("COLUMNS", None)
+
+from experiments import digits
+from facade import run
 from facade.cli import main
 
 torch.set_num_threads(1)
@@ -20,7 +28,7 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture
-def facade(monkeypatch, capsys):
+def command(monkeypatch, capsys):
     """The command line, in this process."""
 
     def call(*arguments):
@@ -31,3 +39,21 @@ def facade(monkeypatch, capsys):
         return Ended(ended.value.code or 0, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def facade(command):
+    """The name by which the tests of peers still know it."""
+    return command
+
+
+@pytest.fixture(scope="session")
+def digits_runs(tmp_path_factory):
+    """A directory with finished runs of three algorithms, two seeds each: ALGORITHM-SEED."""
+    base = tmp_path_factory.mktemp("runs")
+    for algorithm in ("facade", "el", "local"):
+        for seed in (1, 2):
+            settings = (f"algorithm.name={algorithm}", f"seed={seed}", "training.lr=0.1")
+            experiment = digits(*settings, clusters="3:1", degree=2, rounds=20, steps=5, every=10)
+            run(experiment, base / f"{algorithm}-{seed}")
+    return base

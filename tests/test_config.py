@@ -3,6 +3,7 @@ import tomllib
 
 import pytest
 
+from experiments import written
 from facade import Experiment, ExperimentError
 from facade.algorithms import ALGORITHMS
 
@@ -16,8 +17,7 @@ def test_only_source_and_clusters_are_required():
 
 def test_the_resolved_toml_describes_the_same_experiment(tmp_path):
     experiment = Experiment.of(DIGITS | {"override": {"facade": {"training": {"lr": 0.01}}}}, ["seed=7"])
-    (tmp_path / "again.toml").write_text(experiment.toml())
-    again = Experiment.load(tmp_path / "again.toml")
+    again = Experiment.load(written(experiment, tmp_path / "again.toml"))
     assert again == experiment
     assert again.hash == experiment.hash
     assert again.training.lr == 0.01

@@ -4,51 +4,22 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
-from facade import models, tree
-from facade.data.federation import Holdings, Labelled
+from facade import tree
+from facade.data.federation import Labelled
 from facade.engine import Samples
 from facade.errors import DivergedError, ExperimentError
-from facade.learner import Inputs, Learner, Training
+from facade.learner import Inputs
 from facade.looped import under
 from facade.optimisers import SGD, Adam, Schedule
 from facade.setup import set_up
 from facade.stacked import MOST_WEIGHTS
+from learners import CLASSES, NODES, OPTIMISERS, SHAPE, holdings, learner, mlp, normalised, plain_loss, samples
 
-SHAPE, CLASSES, NODES = (1, 4, 4), 3, 5
-INPUTS = Inputs(SHAPE, [0.5], [0.25])
 EXECUTORS = ["stacked", "looped"]
 DTYPES = [torch.float32, torch.float64]
-
-
-def holdings():
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=draw)
-    y = torch.randint(0, CLASSES, (60,), generator=draw)
-    rows = [np.arange(60)[node::NODES] for node in range(NODES)]
-    return Holdings(samples=Labelled(x, y), nodes=np.arange(NODES), rows=rows)
-
-
-def samples(purpose="train", round=0, count=12):
-    return Samples(holdings(), 7, purpose, round, count)
-
-
-def learner(factory, *, head=("head",), optimiser=None, init="common", dtype=torch.float64, executor="auto"):
-    training = Training(steps=3, batch=4, optimiser=optimiser or SGD(0.1), init=init)
-    return Learner(factory, head, INPUTS, training, dtype=dtype, executor=executor, threads=1)
-
-
-def mlp():
-    return models.mlp(SHAPE, CLASSES)
-
-
-def plain_loss(module, params, drawn):
-    """The loss of one node's model by torch alone."""
-    x = (drawn.x.to(torch.float64) / 255 - 0.5) / 0.25
-    return functional.cross_entropy(functional_call(module.double().eval(), params, (x,)), drawn.y)
 
 
 class Core(nn.Module):
@@ -156,14 +127,14 @@ def batch_norm(place):
     return nn.Sequential(OrderedDict(core=nn.Sequential(*layers), head=head))
 
 
-def trained_by_hand(module, params, drawn, part, optimiser, batch=4):
-    """`part` trained by torch's own tools, the rest frozen in evaluation mode."""
+def trained_by_hand(module, params, drawn, part, batch=4):
+    """`part` trained by torch's own tools at the learner's rate, the rest frozen in evaluation mode."""
     module = module.double()
     module.load_state_dict(params, strict=False)
     module.eval()
     module.get_submodule(part).train()
-    update = optimiser(module.get_submodule(part).parameters())
-    x = (drawn.x.to(torch.float64) / 255 - 0.5) / 0.25
+    update = torch.optim.SGD(module.get_submodule(part).parameters(), 0.1)
+    x = normalised(drawn.x)
     for start in range(0, len(drawn), batch):
         update.zero_grad()
         functional.cross_entropy(module(x[start : start + batch]), drawn.y[start : start + batch]).backward()
@@ -183,9 +154,7 @@ def test_a_frozen_part_runs_in_evaluation_mode_and_stays_as_it_is(only, place):
     assert all((fitted.params[name] != leaf).any() for name, leaf in part.items())
     for node in range(NODES):
         drawn = samples(round=1).of(slice(node, node + 1))[0]
-        expected = trained_by_hand(
-            batch_norm(place), tree.rows(params, node), drawn, only, lambda weights: torch.optim.SGD(weights, 0.1)
-        )
+        expected = trained_by_hand(batch_norm(place), tree.rows(params, node), drawn, only)
         assert distance(tree.rows(fitted.params, node), expected) < 1e-12
 
 
@@ -203,9 +172,7 @@ def test_every_kind_of_layer_is_trained_as_torch_would(only, executor):
     fitted = made.fit(params, made.memory(params), samples(), only=only)
     for node in range(NODES):
         drawn = samples().of(slice(node, node + 1))[0]
-        expected = trained_by_hand(
-            deep(), tree.rows(params, node), drawn, only or "", lambda weights: torch.optim.SGD(weights, 0.1)
-        )
+        expected = trained_by_hand(deep(), tree.rows(params, node), drawn, only or "")
         assert distance(tree.rows(fitted.params, node), expected) < 1e-12
 
 
@@ -225,22 +192,8 @@ def test_statistics_of_a_trailing_head_are_updated_once_a_step():
     params = made.init(1, 0, np.arange(1))
     fitted = made.fit(params, made.memory(params), Samples(holdings().only(np.arange(1)), 7, "train", 0, 12), "head")
     drawn = samples().of(slice(0, 1))[0]
-    expected = trained_by_hand(
-        NormedHead(), tree.rows(params, 0), drawn, "head", lambda weights: torch.optim.SGD(weights, 0.1)
-    )
+    expected = trained_by_hand(NormedHead(), tree.rows(params, 0), drawn, "head")
     assert distance(tree.rows(fitted.params, 0), expected) < 1e-12
-
-
-OPTIMISERS = {
-    "sgd": (SGD(0.1), lambda w: torch.optim.SGD(w, 0.1)),
-    "weight decay": (SGD(0.1, weight_decay=0.01), lambda w: torch.optim.SGD(w, 0.1, weight_decay=0.01)),
-    "momentum": (SGD(0.1, momentum=0.9), lambda w: torch.optim.SGD(w, 0.1, momentum=0.9)),
-    "nesterov": (
-        SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
-        lambda w: torch.optim.SGD(w, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
-    ),
-    "adam": (Adam(0.01, weight_decay=0.01), lambda w: torch.optim.Adam(w, 0.01, weight_decay=0.01)),
-}
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
@@ -257,7 +210,7 @@ def test_training_equals_torchs_own_optimisers_over_several_rounds(optimiser, ex
         params, memory = fitted.params, fitted.memory
         for node, (module, update) in enumerate(zip(modules, updates, strict=True)):
             drawn = samples(round=round).of(slice(node, node + 1))[0]
-            x = (drawn.x.to(torch.float64) / 255 - 0.5) / 0.25
+            x = normalised(drawn.x)
             losses = []
             for step in range(3):
                 part = slice(4 * step, 4 * step + 4)

@@ -3,23 +3,13 @@
 import pytest
 import torch
 
-from facade.optimisers import SGD, Adam, Schedule
-
-CASES = {
-    "sgd": (SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
-    "decay": (SGD(0.1, weight_decay=0.02), lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.02)),
-    "momentum": (SGD(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
-    "nesterov": (
-        SGD(0.1, weight_decay=0.01, momentum=0.9, nesterov=True),
-        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
-    ),
-    "adam": (Adam(0.01, weight_decay=0.02), lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.02)),
-}
+from facade.optimisers import SGD, Schedule
+from learners import OPTIMISERS
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_steps_equal_those_of_torch(name):
-    ours, theirs = CASES[name]
+    ours, theirs = OPTIMISERS[name]
     generator = torch.Generator().manual_seed(1)
     start = torch.randn(5, 3, dtype=torch.float64, generator=generator)
     weight = {"w": start.clone()}

@@ -8,14 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import one_turn, ran, tiny
-from facade import Experiment, ExperimentError, Federation, models, run, tree
-from facade.algorithms.seeding import NEVER, _without_the_few
+from contract.checks import ran, tiny
+from facade import ExperimentError, models, tree
 from facade.linear_heads import fitted as fitted_head
 from facade.linear_heads import row_losses
 from facade.setup import set_up
 from facade.stacked import Stacked
-from test_learner import CLASSES, NODES, SHAPE, learner, plain_loss, samples
+from learners import CLASSES, NODES, SHAPE, learner, plain_loss, samples
 
 
 def chain(*layers):
@@ -274,36 +273,3 @@ def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_fe
     fitted = fitted_head(z, y, common, 80)
     before, after = (row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
     assert after < before
-
-
-def test_where_all_have_few_samples_they_bid_as_ever():
-    federation = Federation.from_nodes([(np.eye(4), np.arange(4) % 2, np.eye(4), np.arange(4) % 2)] * 6)
-    fields = {"name": "facade", "warmup": 2, "heads": 2}
-    training = {"rounds": 30, "steps": 2, "batch": 4}
-    setup = set_up(Experiment.of({"data": federation.section, "algorithm": fields, "training": training}), federation)
-    turn = one_turn(setup, 5)
-    bids = _without_the_few(turn, torch.tensor([0.5, 0.1, 0.9, torch.nan, torch.inf, -torch.inf]).double())
-    assert bids.isfinite().all()
-    assert bids[:3].argsort().tolist() == [1, 0, 2]
-    assert bids.max() < -NEVER / 2, "anybody else would win"
-
-
-@pytest.mark.parametrize("topology", ["complete", "ring"])
-def test_a_node_with_one_sample_gives_no_seed(topology):
-    random = np.random.default_rng(0)
-
-    def node(rows):
-        x, tests = random.normal(size=(rows, 5)), random.normal(size=(6, 5))
-        return x, (x[:, 0] > 0).astype(int), tests, (tests[:, 0] > 0).astype(int)
-
-    federation = Federation.from_nodes([node(rows) for rows in (30, 30, 1, 30)])
-    written = {
-        "data": federation.section,
-        "model": {"name": "mlp"},
-        "algorithm": {"name": "facade", "warmup": 2, "heads": "auto", "max_heads": 2},
-        "topology": {"name": topology},
-        "training": {"rounds": 20, "steps": 2, "batch": 4},
-        "evaluation": {"every": 20},
-    }
-    result = run(Experiment.of(written), federation=federation)
-    assert len(set(result.summary["choice"])) == 1, "nobody needs a second head"

@@ -2,13 +2,26 @@
 
 import io
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from facade import Experiment, ExperimentError, run, tree
+from contract.checks import one_turn
+from experiments import digits
+from facade import Experiment, ExperimentError, Federation, run, tree
 from facade.algorithms import health
-from facade.algorithms.seeding import CALM, Model, Sown, listen, listen_in_window, revive, start
+from facade.algorithms.seeding import (
+    CALM,
+    NEVER,
+    Model,
+    Sown,
+    _without_the_few,
+    listen,
+    listen_in_window,
+    revive,
+    start,
+)
 from facade.cli import display
 from facade.engine import Turn, play
 from facade.messages import EVERYONE, Edges, Inbox
@@ -19,10 +32,8 @@ from facade.topology import Regular, Ring, diameter
 
 
 def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
-    fields = {"name": "facade", "heads": 2, "warmup": 5, "seeding": "farthest"} | algorithm
-    training = {"rounds": rounds, "steps": 5}
-    written = {"data": {"source": "digits", "clusters": clusters}, "algorithm": fields, "training": training}
-    return Experiment.of(written | {"evaluation": {"every": rounds}}, settings)
+    fields = {"heads": 2, "warmup": 5, "seeding": "farthest"} | algorithm
+    return digits(*settings, clusters=clusters, rounds=rounds, steps=5, every=rounds, **fields)
 
 
 def states(described, upto):
@@ -90,13 +101,12 @@ def test_the_message_keeps_one_schema_and_seeding_adds_16_bytes():
 
 def test_one_head_is_still_el_bit_for_bit():
     one = run(experiment(heads=1))
-    el = run(Experiment.of({"data": {"source": "digits", "clusters": "6:2"}, "algorithm": {"name": "el"}},
-                           ["training.rounds=40", "training.steps=5"]))  # fmt: skip
+    el = run(experiment("6:2", 40, "algorithm.name=el"))
     assert one.summary["model_sha256"] == el.summary["model_sha256"]
     assert one.summary["bytes_per_node"] == el.summary["bytes_per_node"] + 40 * 4 * 8
 
 
-@pytest.mark.parametrize("clusters", ["24:8", "16:16", "20:10:2"])
+@pytest.mark.parametrize("clusters", ["12:4", "8:8", "10:5:2"])
 def test_seeded_heads_settle_on_five_seeds(clusters):
     heads = clusters.count(":") + 1
     settings = ["training.steps=10", "algorithm.warmup=10"]
@@ -115,7 +125,7 @@ def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
     assert result.summary["settled"]
 
 
-@pytest.mark.parametrize(("clusters", "needed"), [("30:2", 2), ("16:16", 2), ("20:10:2", 3), ("32", 1)])
+@pytest.mark.parametrize(("clusters", "needed"), [("14:2", 2), ("8:8", 2), ("10:5:2", 3), ("16", 1)])
 def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
     result = run(experiment(clusters, 70, "training.steps=10", "algorithm.warmup=10", heads="auto"))
     assert result.summary["settled"]
@@ -151,6 +161,39 @@ def test_what_cannot_be_seeded_is_refused(fields, rounds, said):
 def test_heads_of_several_layers_are_not_counted():
     with pytest.raises(ExperimentError, match="heads of one linear layer"):
         run(experiment(heads="auto", max_heads=3, split="all"))
+
+
+def test_where_all_have_few_samples_they_bid_as_ever():
+    federation = Federation.from_nodes([(np.eye(4), np.arange(4) % 2, np.eye(4), np.arange(4) % 2)] * 6)
+    fields = {"name": "facade", "warmup": 2, "heads": 2}
+    training = {"rounds": 30, "steps": 2, "batch": 4}
+    setup = set_up(Experiment.of({"data": federation.section, "algorithm": fields, "training": training}), federation)
+    turn = one_turn(setup, 5)
+    bids = _without_the_few(turn, torch.tensor([0.5, 0.1, 0.9, torch.nan, torch.inf, -torch.inf]).double())
+    assert bids.isfinite().all()
+    assert bids[:3].argsort().tolist() == [1, 0, 2]
+    assert bids.max() < -NEVER / 2, "anybody else would win"
+
+
+@pytest.mark.parametrize("topology", ["complete", "ring"])
+def test_a_node_with_one_sample_gives_no_seed(topology):
+    random = np.random.default_rng(0)
+
+    def node(rows):
+        x, tests = random.normal(size=(rows, 5)), random.normal(size=(6, 5))
+        return x, (x[:, 0] > 0).astype(int), tests, (tests[:, 0] > 0).astype(int)
+
+    federation = Federation.from_nodes([node(rows) for rows in (30, 30, 1, 30)])
+    written = {
+        "data": federation.section,
+        "model": {"name": "mlp"},
+        "algorithm": {"name": "facade", "warmup": 2, "heads": "auto", "max_heads": 2},
+        "topology": {"name": topology},
+        "training": {"rounds": 20, "steps": 2, "batch": 4},
+        "evaluation": {"every": 20},
+    }
+    result = run(Experiment.of(written), federation=federation)
+    assert len(set(result.summary["choice"])) == 1, "nobody needs a second head"
 
 
 def inbox(scores, origins, edges):

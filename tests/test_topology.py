@@ -1,11 +1,13 @@
 import hashlib
 import itertools
 import struct
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from experiments import digits
+from facade import run
 from facade.config import Experiment
 from facade.errors import ExperimentError
 from facade.setup import set_up
@@ -20,12 +22,14 @@ from facade.topology import (
     Ring,
     Star,
     Stream,
+    Topology,
     connected,
     edges_in,
     undirected,
 )
+from surroundings import ROOT
 
-PAGE = Path(__file__).parents[1] / "docs" / "topology.md"
+PAGE = ROOT / "docs" / "topology.md"
 
 VECTORS = [
     ("regular 3", 6, 1, 0, "0-1 0-2 0-3 1-2 1-5 2-4 3-4 3-5 4-5"),
@@ -426,3 +430,28 @@ def test_an_odd_number_of_stubs_is_refused():
 def test_one_node_is_no_network(topology):
     with pytest.raises(ExperimentError, match=r"a network needs at least 2 nodes, 1 given; change data\.clusters"):
         topology.check(1)
+
+
+@dataclass(frozen=True)
+class Striding(Topology):
+    """A circle in which nodes hear those next to them, in the next round those two away, and so on up to `degree`."""
+
+    degree: int = 1
+
+    def draw(self, n, seed, round):
+        stride = 1 + round % self.degree
+        return undirected(n, {edge(a, (a + stride) % n) for a in range(n)})
+
+
+def test_a_topology_of_ones_own_is_found_by_its_path_and_told_its_degree():
+    experiment = digits("topology.name=test_topology:Striding", clusters="5:3", degree=3, rounds=4, steps=1, every=4)
+    plan = set_up(experiment).plan
+    for round, stride in enumerate([1, 2, 3, 1]):
+        assert arcs(plan.graph(round)) == both_ways({edge(a, (a + stride) % 8) for a in range(8)})
+    rows = [row for row in run(experiment).rows if row["kind"] == "round"]
+    assert {row["bytes"] for row in rows} == {2 * (4 * (64 * 64 + 64 + 64 * 10 + 10) + 8)}, "two peers a round"
+
+
+def test_what_is_no_topology_is_refused():
+    with pytest.raises(ExperimentError, match=r"^topology '.+:regular' is not derived from facade.Topology$"):
+        set_up(digits("topology.name=test_topology:regular", clusters="5:3", rounds=4, steps=1, every=4))

@@ -108,5 +108,10 @@ def test_a_digest_is_sha_256_of_sorted_names_dtypes_shapes_and_little_endian_byt
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bool])
-def test_every_dtype_has_a_digest(dtype):
-    assert len(tree.digest({"x": torch.ones(2, 3).to(dtype)}, 2)) == 64
+def test_one_element_of_any_dtype_changes_the_digest_of_its_row_alone(dtype):
+    leaf = torch.ones(2, 3).to(dtype)
+    changed = leaf.clone()
+    changed[1, 2] = 0
+    before, after = (tree.digests({"x": values}, 2) for values in (leaf, changed))
+    assert before[0] == before[1] == after[0] != after[1]
+    assert tree.digest({"x": leaf}, 2) != tree.digest({"x": changed}, 2)

@@ -1,36 +1,18 @@
 """A Ray cluster for the tests of one process, and tiny runs on it."""
 
-import os
-import signal
-
 import pytest
 
-from facade import Experiment, run
+from experiments import digits
+from facade import run
 from facade.runtimes import ray_cluster, ray_connection
 from facade.runtimes.ray_worker import Worker, packed
-from facade.runtimes.recorder import Quiet, record
-
-TINY = {
-    "name": "tiny",
-    "data": {"source": "digits", "clusters": "5:2"},
-    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
-    "topology": {"degree": 2},
-    "training": {"rounds": 3, "steps": 2},
-    "evaluation": {"every": 2},
-    "network": {"loss": 0.2, "offline": 0.1},
-}
+from facade.runtimes.recorder import record
 
 
 def tiny(*settings):
-    """Seven nodes, three rounds."""
-    return Experiment.of(TINY, settings)
-
-
-def same(one, other):
-    """Whether two runs came to the same bits and the same rows."""
-    assert one.summary["state_sha256"] == other.summary["state_sha256"]
-    assert one.summary["model_sha256"] == other.summary["model_sha256"]
-    assert list(one.rows) == list(other.rows)
+    """Seven nodes, three rounds, a network with losses."""
+    trouble = ("network.loss=0.2", "network.offline=0.1")
+    return digits(*trouble, *settings, clusters="5:2", degree=2, rounds=3, steps=2, every=2)
 
 
 @pytest.fixture(scope="session")
@@ -61,23 +43,6 @@ def run_on(ray, workers):
         return record(experiment, out, play, **options)
 
     return call
-
-
-class At(Quiet):
-    """Does something when a round is over, once."""
-
-    def __init__(self, round, act):
-        self._round, self._act = round, act
-
-    def round(self, done, rounds):
-        if done == self._round and self._act is not None:
-            act, self._act = self._act, None
-            act()
-
-
-def stop_at(round):
-    """Asks the run to stop, as Ctrl-C does."""
-    return At(round, lambda: os.kill(os.getpid(), signal.SIGINT))
 
 
 @pytest.fixture(scope="session")

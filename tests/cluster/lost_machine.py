@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ray.cluster_utils import Cluster
 
-from cluster.conftest import At
 from facade import Experiment
 from facade.runtimes import ray_cluster
+from runs import At
 
 
 def main(file, out):

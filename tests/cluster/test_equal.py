@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
-from cluster.conftest import same, stop_at, tiny
+from cluster.conftest import tiny
 from facade import DivergedError, Federation, run
 from facade.algorithms import ALGORITHMS
 from facade.errors import StoppedError
+from runs import assert_same as same
+from runs import stop_at
 
 EXECUTORS = ("stacked", "looped")
 DTYPES = ("float32", "float64")
@@ -33,7 +35,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
     ],
     ids=lambda settings: settings[0],
 )
-def test_other_runs_do_too(settings, run_on, simulated):
+def test_topologies_seeding_momentum_and_validation_give_the_simulators_bits_too(settings, run_on, simulated):
     experiment = tiny(*settings)
     same(run_on(experiment, 3), simulated(experiment))
 

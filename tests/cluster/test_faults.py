@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import At, same, tiny
+from cluster.conftest import tiny
 from facade import run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster
+from runs import At
+from runs import assert_same as same
 
 LONG = ("training.rounds=12", "evaluation.every=3")
 

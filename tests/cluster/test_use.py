@@ -11,11 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.conftest import same, tiny
+from cluster.conftest import tiny
+from experiments import written
 from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster, ray_connection
 from facade.runtimes.recorder import Quiet
+from runs import assert_same as same
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
 
@@ -23,11 +25,6 @@ WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import mai
 def facade(*arguments, program="from facade.cli import main; main()", **variables):
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, env={**os.environ, **variables})
-
-
-def written(experiment, path):
-    path.write_text(experiment.toml())
-    return path
 
 
 def started_with(variable):

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments import digits
 from facade import tree
 from facade.config import Data, Experiment
 from facade.data.federation import Federation
@@ -33,21 +34,13 @@ from facade.records import in_order
 from facade.result import Result
 from facade.runtimes.local import deliver, run
 from facade.setup import Setup, set_up
+from runs import assert_same
 
 
 def tiny(name: str, *settings: str) -> Experiment:
     """A run of a few rounds on 5 + 3 nodes of digits; keys of other algorithms are ignored."""
-    return Experiment.of(
-        {
-            "seed": 3,
-            "data": {"source": "digits", "clusters": "5:3"},
-            "algorithm": {"name": name, "warmup": 1, "seeding": "none"} if ":" not in name else {"name": name},
-            "training": {"rounds": 4, "steps": 2, "batch": 4, "lr": 0.1},
-            "evaluation": {"every": 2},
-            "runtime": {"threads": 1},
-        },
-        settings,
-    )
+    described = ("seed=3", f"algorithm.name={name}", "training.batch=4", "training.lr=0.1")
+    return digits(*described, *settings, clusters="5:3", rounds=4, steps=2, every=2)
 
 
 def _federation(experiment: Experiment) -> Federation:
@@ -130,13 +123,6 @@ def inbox_of(shard: Shard, message: Any, edges: Any) -> Inbox:
 
 
 NOBODY = Edges(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-
-
-def assert_same(one: Result, other: Result) -> None:
-    """Equal to the bit: rows, deployed models, states."""
-    assert one.rows == other.rows
-    assert one.summary["model_sha256"] == other.summary["model_sha256"]
-    assert one.summary["state_sha256"] == other.summary["state_sha256"]
 
 
 def check_repeatable(experiment: Experiment) -> None:

@@ -1,5 +1,4 @@
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,9 @@ from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
 from facade.models import MODELS
+from surroundings import EXPERIMENTS
 
-FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+FILES = sorted(EXPERIMENTS.glob("*.toml"))
 
 RATES = {
     "cifar10": {"facade": 0.01, "ifca": 0.01, "el": 0.05, "dpsgd": 0.05, "local": 0.05, "dac": 0.005, "deprl": 0.01},

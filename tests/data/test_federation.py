@@ -8,11 +8,9 @@ from facade.data.errors import DataError
 from facade.data.load import load
 from facade.errors import ExperimentError
 
-random = np.random.default_rng(1)
-
 
 def images(count, side=4, channels=()):
-    return random.integers(0, 256, (count, side, side, *channels), np.uint8)
+    return np.random.default_rng(count).integers(0, 256, (count, side, side, *channels), np.uint8)
 
 
 def labels(count, classes=2):
@@ -20,7 +18,15 @@ def labels(count, classes=2):
 
 
 def node(rows, test=3):
-    return random.normal(size=(rows, 5)), labels(rows), random.normal(size=(test, 5)), labels(test)
+    """Rows whose first value tells the class."""
+    random = np.random.default_rng([rows, test])
+
+    def drawn(count):
+        x = random.normal(size=(count, 5))
+        x[:, 0] += 6 * labels(count) - 3
+        return x, labels(count)
+
+    return *drawn(rows), *drawn(test)
 
 
 def experiment(federation, *settings):
@@ -118,13 +124,20 @@ def test_natural_nodes_may_keep_back_their_own_validation_rows():
 
 
 def test_federations_made_in_python_run():
-    made = Federation.from_nodes([node(6), node(9), node(5), node(3)], clusters=[0, 0, 1, 1])
+    nodes = [node(rows, test=7) for rows in (6, 9, 5, 3)]
+    made = Federation.from_nodes(nodes, clusters=[0, 0, 1, 1])
     result = run(experiment(made), federation=made)
-    assert len(result.summary["clusters"]) == 2
-    unknown = Federation.from_nodes([node(6), node(9), node(5), node(3)], validation=0.2)
+    tested = np.array([row["confusion"] for row in result.rows if row["kind"] == "final"])
+    assert tested.sum(2).tolist() == [[4, 3]] * 4, "every node on its own seven rows"
+    right = tested.trace(axis1=1, axis2=2) / 7
+    assert result.summary["clusters"] == pytest.approx([right[:2].mean(), right[2:].mean()])
+    assert right.min() > 0.8
+    unknown = Federation.from_nodes(nodes, validation=0.2)
     result = run(experiment(unknown), federation=unknown)
     assert "clusters" not in result.summary
-    assert 0 <= result.summary["all"] <= 1
+    kept_back = [np.sum(row["validation_confusion"]) for row in result.rows if row["kind"] == "final"]
+    assert kept_back == [len(part) for part in unknown.validations]
+    assert result.summary["all"] > 0.8
 
 
 def test_a_given_federation_must_be_given():

@@ -10,11 +10,13 @@ from facade.data.load import load
 from facade.data.npz import npz
 from facade.errors import ExperimentError
 
-random = np.random.default_rng(1)
-
 
 def images(count, *shape):
-    return random.integers(0, 256, (count, *shape), np.uint8)
+    return np.random.default_rng(count).integers(0, 256, (count, *shape), np.uint8)
+
+
+def table(count):
+    return np.random.default_rng(count).normal(size=(count, 7))
 
 
 def labels(count, classes=2):
@@ -58,7 +60,7 @@ def test_plain_gray_images_are_read(tmp_path):
 
 
 def test_tables_are_read_as_float_rows(tmp_path):
-    dataset = loaded(tmp_path, **plain(x_train=random.normal(size=(12, 7)), x_test=random.normal(size=(6, 7))))
+    dataset = loaded(tmp_path, **plain(x_train=table(12), x_test=table(6)))
     assert dataset.train.x.shape == (12, 7)
     assert dataset.train.x.dtype == torch.float32
 
@@ -138,7 +140,7 @@ def test_a_missing_file_says_how_to_get_it(tmp_path):
 
 
 def test_skews_of_images_refuse_tables(tmp_path):
-    np.savez(tmp_path / "mine.npz", **plain(x_train=random.normal(size=(12, 7)), x_test=random.normal(size=(6, 7))))
+    np.savez(tmp_path / "mine.npz", **plain(x_train=table(12), x_test=table(6)))
     for skew in ("rotate", "labels+blur"):
         fields = {"path": "mine.npz", "skew": skew, "groups": [[0], [1]]}
         with pytest.raises(ExperimentError, match=r"changes images, but 'npz' gives rows of 7 values"):

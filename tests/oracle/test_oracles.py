@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from contract.checks import distance, made, travelled
+from experiments import digits
 from facade import tree
 from facade.config import Experiment
 from oracle import loops
@@ -97,17 +98,9 @@ CASES = BASELINES | HEADS
 
 
 def described(case: str) -> Experiment:
-    return Experiment.of(
-        {
-            "seed": 5,
-            "data": {"source": "digits", "clusters": "5:3"},
-            "algorithm": {"name": case.split(",")[0], "seeding": "none"},
-            "training": {"rounds": 5, "steps": 3, "batch": 5, "lr": 0.1},
-            "evaluation": {"every": 5},
-            "runtime": {"threads": 1, "dtype": "float64"},
-        },
-        CASES[case],
-    )
+    name = case.split(",")[0]
+    settings = ("seed=5", f"algorithm.name={name}", "training.batch=5", "training.lr=0.1", "runtime.dtype=float64")
+    return digits(*settings, *CASES[case], clusters="5:3", rounds=5, steps=3, every=5)
 
 
 @functools.cache

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from results.conftest import digits_runs  # noqa: F401
-from results.handmade import confusion, tiny
+from handmade import write_run
 
 BARE = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
@@ -72,29 +71,16 @@ def browser(tmp_path):
 
 
 def write_large_run(path, algorithm, nodes, rounds, minority):
-    """A finished run of many nodes, written by hand."""
-    settings = (
-        f"data.clusters={nodes - minority}:{minority}",
-        f"training.rounds={rounds}",
-        f"algorithm.name={algorithm}",
-    )
-    path.mkdir(parents=True)
-    (path / "experiment.toml").write_text(tiny(*settings).toml())
+    """A finished run of many nodes, written by hand: heads settle after round 50, answers get better and worse."""
     cluster = [0] * (nodes - minority) + [1] * minority
-    facts = {"classes": ["a", "b"], "cluster": cluster, "images": [5] * nodes, "test_of": cluster}
-    (path / "federation.json").write_text(json.dumps(facts))
-    sure = [json.dumps(confusion(right)) for right in range(11)]
-    with (path / "rows.jsonl").open("w") as file:
-        for round in range(1, rounds + 1):
-            for node in range(nodes):
-                choice = cluster[node] if round > 50 else (node * 7 + round) % 2
-                chosen = f',"choice":{choice}' if algorithm == "facade" else ""
-                file.write(f'{{"kind":"round","round":{round},"node":{node},"bytes":1000{chosen}}}\n')
-            for kind in (["evaluation"] if round % 20 == 0 else []) + (["final"] if round == rounds else []):
-                for node in range(nodes):
-                    choice = f',"choice":{cluster[node]}' if algorithm == "facade" else ""
-                    matrix = sure[(node + round // 20) % 5 + (5 if algorithm == "facade" else 3)]
-                    file.write(
-                        f'{{"kind":"{kind}","round":{round},"node":{node},"bytes":1000{choice},"confusion":{matrix}}}\n'
-                    )
-    return path
+    restless = [[(node * 7 + round) % 2 for node in range(nodes)] for round in (0, 1)]
+    told = [
+        (1000, None if algorithm != "facade" else cluster if round > 50 else restless[round % 2])
+        for round in range(1, rounds + 1)
+    ]
+    worst = 5 if algorithm == "facade" else 3
+    evaluations = {
+        round: [(node + round // 20) % 5 + worst for node in range(nodes)] for round in range(20, rounds + 1, 20)
+    }
+    settings = (f"data.clusters={nodes - minority}:{minority}", f"algorithm.name={algorithm}")
+    return write_run(path, told, evaluations, evaluations[rounds], *settings, cluster=cluster)

@@ -1,5 +1,4 @@
 import re
-import subprocess
 import sys
 
 import pytest
@@ -7,8 +6,9 @@ import pytest
 from facade.history import load_all
 from facade.report import facts, panels, theme, words
 from facade.report.page import report
+from handmade import write_run
 from report.conftest import write_large_run
-from results.handmade import write_run
+from surroundings import loaded_by
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,8 @@ def test_a_thousand_nodes_and_two_hundred_rounds_stay_small(tmp_path):
 
 
 @pytest.mark.parametrize(("format", "beginning"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_figures_are_written_as_files(tmp_path, facade, digits_runs, format, beginning):
-    made = facade("report", digits_runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--format", format)
+def test_figures_are_written_as_files(tmp_path, command, digits_runs, format, beginning):
+    made = command("report", digits_runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--format", format)
     assert made.code == 0, made.err
     assert {path.stem for path in (tmp_path / "f").iterdir()} >= {
         "accuracy",
@@ -179,21 +179,21 @@ def test_figures_are_written_as_files(tmp_path, facade, digits_runs, format, beg
     assert all(path.read_bytes().startswith(beginning) for path in (tmp_path / "f").iterdir())
 
 
-def test_an_unknown_format_is_refused_in_one_sentence(tmp_path, facade, digits_runs):
-    made = facade("report", digits_runs, "--out", tmp_path / "r.html", "--format", "gif")
+def test_an_unknown_format_is_refused_in_one_sentence(tmp_path, command, digits_runs):
+    made = command("report", digits_runs, "--out", tmp_path / "r.html", "--format", "gif")
     assert made.code == 2
     assert "expected one of pdf, svg, png" in made.err
 
 
-def test_without_the_extra_a_sentence_says_how_to_get_it(tmp_path, facade, digits_runs, monkeypatch):
+def test_without_the_extra_a_sentence_says_how_to_get_it(tmp_path, command, digits_runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    made = facade("report", digits_runs, "--out", tmp_path / "r.html")
+    made = command("report", digits_runs, "--out", tmp_path / "r.html")
     assert made.code == 2
     assert "pip install 'facade-dl[report]'" in made.err
 
 
-def test_a_sweep_ends_with_a_report(tmp_path, facade, digits_runs):
-    made = facade("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+def test_a_sweep_ends_with_a_report(tmp_path, command, digits_runs):
+    made = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
     assert made.code == 0, made.err
     assert "Report:" in made.out
     assert (tmp_path / "sweep" / "report.html").stat().st_size > 500_000
@@ -214,15 +214,13 @@ def test_experiments_get_colours_of_their_own():
 
 
 def test_importing_the_library_loads_no_plotting():
-    code = "import sys, facade, facade.cli; print([m for m in ('altair', 'vl_convert') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert loaded_by("import facade, facade.cli", "altair", "vl_convert") == []
     assert panels.FORMATS == ("pdf", "svg", "png")
 
 
-def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path, facade, digits_runs, monkeypatch):
+def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path, command, digits_runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    made = facade("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+    made = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
     assert made.code == 0, made.err
     assert "pip install 'facade-dl[report]', then: facade report" in made.err
     assert not (tmp_path / "sweep" / "report.html").exists()

@@ -1,45 +1,8 @@
 """Tiny runs on real digits."""
 
-import signal
-
-import pytest
-
-from facade import Experiment, run
-from facade.runtimes.recorder import Quiet
-
-TINY = {
-    "name": "tiny",
-    "data": {"source": "digits", "clusters": "3:1"},
-    "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
-    "topology": {"degree": 2},
-    "training": {"rounds": 6, "steps": 1},
-    "evaluation": {"every": 2},
-    "runtime": {"threads": 1},
-}
+from experiments import digits
 
 
 def tiny(*settings):
     """Four nodes, six rounds, three checkpoints: a fraction of a second."""
-    return Experiment.of(TINY, settings)
-
-
-class StopAt(Quiet):
-    """Asks the run to stop, as Ctrl-C does, when a round is over."""
-
-    def __init__(self, round, number=signal.SIGINT):
-        self._round, self._number = round, number
-
-    def round(self, done, rounds):
-        if done == self._round:
-            signal.raise_signal(self._number)
-
-
-@pytest.fixture(scope="session")
-def digits_runs(tmp_path_factory):
-    """A directory with finished runs of three algorithms, two seeds each: ALGORITHM-SEED."""
-    base = tmp_path_factory.mktemp("runs")
-    for algorithm in ("facade", "el", "local"):
-        for seed in (1, 2):
-            settings = (f"algorithm.name={algorithm}", f"seed={seed}", "training.steps=5", "training.rounds=20")
-            run(tiny(*settings, "evaluation.every=10", "training.lr=0.1"), base / f"{algorithm}-{seed}")
-    return base
+    return digits(*settings, clusters="3:1", degree=2, rounds=6, steps=1, every=2)

@@ -14,13 +14,13 @@ def files(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_an_archived_run_says_what_the_run_says(digits_runs, tmp_path, facade):
+def test_an_archived_run_says_what_the_run_says(digits_runs, tmp_path, command):
     kept = archive(digits_runs / "facade-1", tmp_path / "results")
     there, here = history.load(digits_runs / "facade-1"), history.load(kept)
     assert (here.final.confusion == there.final.confusion).all()
     assert (here.choice == there.choice).all()
     assert here.point_hash == there.point_hash
-    shown, wanted = (facade("show", path, "--json") for path in (kept, digits_runs / "facade-1"))
+    shown, wanted = (command("show", path, "--json") for path in (kept, digits_runs / "facade-1"))
     assert shown.code == 0, shown.err
     assert shown.out.replace(str(kept), "") == wanted.out.replace(str(digits_runs / "facade-1"), "")
 

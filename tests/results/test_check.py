@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from results.handmade import write_run
+from handmade import write_run
 
 SETTLED = [(1, [0, 0, 0, 1])] * 2
 SHARED = [(1, [0, 0, 0, 0])] * 2
@@ -10,11 +10,11 @@ PLAIN = [(1, None)] * 2
 
 
 @pytest.fixture
-def check(facade, tmp_path):
+def check(command, tmp_path):
     def call(clauses, *runs, **options):
         (tmp_path / "fair.toml").write_text(clauses)
         more = [part for name, value in options.items() for part in (f"--{name}", value)]
-        return facade("check", *runs, "--contract", tmp_path / "fair.toml", *more)
+        return command("check", *runs, "--contract", tmp_path / "fair.toml", *more)
 
     return call
 
@@ -156,7 +156,7 @@ def test_a_contract_that_makes_no_sense_is_refused_in_a_sentence(check, good, cl
     assert ended.err.count("\n") == 1
 
 
-def test_a_missing_contract_is_refused(facade, good, tmp_path):
-    ended = facade("check", good, "--contract", tmp_path / "none.toml")
+def test_a_missing_contract_is_refused(command, good, tmp_path):
+    ended = command("check", good, "--contract", tmp_path / "none.toml")
     assert ended.code == 2
     assert "cannot be read" in ended.err

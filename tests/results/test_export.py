@@ -85,8 +85,8 @@ def _test_of(run, node):
     return federation.tests[federation.test_of[node]]
 
 
-def test_the_command_writes_everything_and_a_card_that_says_what_was_not_tested(facade, runs, tmp_path):
-    ended = facade("export", runs / "mlp", "--head", "0", "-o", tmp_path / "model")
+def test_the_command_writes_everything_and_a_card_that_says_what_was_not_tested(command, runs, tmp_path):
+    ended = command("export", runs / "mlp", "--head", "0", "-o", tmp_path / "model")
     assert ended.code == 0, ended.err
     files = {path.name for path in (tmp_path / "model").iterdir()}
     missing = {"model.onnx"} if importlib.util.find_spec("onnxscript") is None else set()
@@ -176,10 +176,10 @@ def refusals(runs):
 
 
 @pytest.mark.parametrize("case", range(6))
-def test_an_export_that_makes_no_sense_is_refused_in_a_sentence(facade, runs, digits_runs, tmp_path, case):
+def test_an_export_that_makes_no_sense_is_refused_in_a_sentence(command, runs, digits_runs, tmp_path, case):
     (arguments, name), said = list(refusals(runs).items())[case]
     where = digits_runs if name == "el-1" else runs
-    ended = facade("export", where / name, *arguments, "-o", tmp_path / "model")
+    ended = command("export", where / name, *arguments, "-o", tmp_path / "model")
     assert ended.code == 2
     assert said in ended.err
     assert not (tmp_path / "model").exists()
@@ -200,14 +200,15 @@ def test_a_directory_that_is_not_empty_is_refused(runs, tmp_path):
 
 @pytest.fixture
 def site(tmp_path):
-    """A new site whose digits are upside down or not."""
+    """A new site with digits upside down: none, all, or those that an array marks."""
 
     def make(turned):
         from sklearn.datasets import load_digits
 
         raw = load_digits()
         x = (raw.images * 15).astype(np.uint8)
-        x = x[:, ::-1, ::-1] if turned else x
+        turned = np.broadcast_to(turned, len(x))
+        x[turned] = x[turned, ::-1, ::-1]
         np.savez(
             tmp_path / "site.npz",
             x_train=x[:200],
@@ -221,10 +222,10 @@ def site(tmp_path):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_new_site_is_told_which_head_fits_with_the_losses(facade, runs, site, turned):
+def test_a_new_site_is_told_which_head_fits_with_the_losses(command, runs, site, turned):
     past = history.load(runs / "mlp")
     right = int(past.final.choice[-1 if turned else 0])
-    ended = facade("choose", runs / "mlp", *site(turned))
+    ended = command("choose", runs / "mlp", *site(turned))
     assert ended.code == 0, ended.err
     first, second, verdict = ended.out.splitlines()
     assert re.match(rf" +head {right}  loss [\d.]+  accuracy [\d.]+%", first)
@@ -233,21 +234,29 @@ def test_a_new_site_is_told_which_head_fits_with_the_losses(facade, runs, site, 
     assert f"--node {past.final.choice.tolist().index(right)} -o DIR" in verdict
 
 
-def test_heads_that_nobody_deploys_are_not_offered(facade, runs, site, tmp_path):
+def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call(command, runs, site):
+    ended = command("choose", runs / "mlp", *site(np.arange(1797) % 2 == 0))
+    assert ended.code == 0, ended.err
+    said = r"Head \d fits best, but too little to tell from chance: by ([\d.]+) ± ([\d.]+) over head \d\. Take it home"
+    by, reach = re.match(said, ended.out.splitlines()[-1]).groups()
+    assert float(by) <= float(reach)
+
+
+def test_heads_that_nobody_deploys_are_not_offered(command, runs, site, tmp_path):
     run(tiny("algorithm.heads=5"), tmp_path / "run")
     unused = sorted(set(range(5)) - set(history.load(tmp_path / "run").final.choice.tolist()))
-    said = facade("choose", tmp_path / "run", *site(False)).out
+    said = command("choose", tmp_path / "run", *site(False)).out
     assert unused
     for head in unused:
         assert f"head {head}  deployed by nobody" in said
 
 
-def test_a_site_with_other_inputs_or_classes_is_refused(facade, runs, tmp_path):
+def test_a_site_with_other_inputs_or_classes_is_refused(command, runs, tmp_path):
     x, y = np.zeros((20, 9, 9), np.uint8), np.arange(20) % 2
     for changed, said in {"shape": "take inputs of shape [1, 8, 8]", "classes": "the run knows no class 'cat'"}.items():
         images = x if changed == "shape" else x[:, :8, :8]
         names = {"classes": np.array(["cat", "dog"])} if changed == "classes" else {}
         np.savez(tmp_path / "s.npz", x_train=images, y_train=y, x_test=images, y_test=y, **names)
-        ended = facade("choose", runs / "mlp", "--data", "npz", "--root", tmp_path, "--path", "s.npz")
+        ended = command("choose", runs / "mlp", "--data", "npz", "--root", tmp_path, "--path", "s.npz")
         assert ended.code == 2
         assert said in ended.err

@@ -1,4 +1,3 @@
-import errno
 import os
 import random
 import shutil
@@ -14,8 +13,10 @@ import torch
 from facade import Experiment, Result, run, store
 from facade.algorithms import ALGORITHMS
 from facade.errors import RunDirectoryError, StoppedError, StorageError
-from results.conftest import StopAt, tiny
+from results.conftest import tiny
 from results.killing import run_until
+from runs import stop_at
+from surroundings import no_space
 
 STORAGE = ("store.py", "checkpoint.py", "records.py")
 
@@ -33,7 +34,7 @@ def facts(path):
 
 def stopped(experiment, out, after, number=signal.SIGINT):
     with pytest.raises(StoppedError) as caught:
-        run(experiment, out, resume=True, progress=StopAt(after, number))
+        run(experiment, out, resume=True, progress=stop_at(after, number))
     return caught.value
 
 
@@ -124,26 +125,26 @@ def test_ctrl_c_ends_the_command_with_code_130_and_a_sentence(tmp_path):
     assert "Traceback" not in said
 
 
-def test_resume_starts_what_is_not_there_and_prints_what_is_finished(facade, tmp_path):
+def test_resume_starts_what_is_not_there_and_prints_what_is_finished(command, tmp_path):
     (tmp_path / "tiny.toml").write_text(tiny().toml())
-    first = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    first = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
     assert first.code == 0, first.err
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
-    second = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
+    second = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
     assert second.code == 0
     assert second.out == first.out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == written
-    refused = facade("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
+    refused = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
     assert refused.code == 2
     assert "add --resume to continue it" in refused.err
 
 
-def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(facade, tmp_path, monkeypatch):
+def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(tiny().toml())
     for settings in ([], ["--set", "training.lr=0.1"]):
-        assert facade("run", "tiny.toml", *settings).code == 0
-    assert "Written to runs/tiny-facade-seed1\n" in facade("run", "tiny.toml", "--resume").out
+        assert command("run", "tiny.toml", *settings).code == 0
+    assert "Written to runs/tiny-facade-seed1\n" in command("run", "tiny.toml", "--resume").out
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny-facade-seed1", "tiny-facade-seed1-2"]
 
 
@@ -256,7 +257,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_keeps_the_last_good_checkpoint(w
 
     def full(source, target):
         if "000000004" in str(target):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            no_space()
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", full)

@@ -1,10 +1,9 @@
-import csv
-import io
 import json
 
 import pytest
 
-from results.handmade import write_run
+from handmade import write_run
+from surroundings import csv_lines
 
 QUIET = [(1e6, None)] * 2
 
@@ -19,8 +18,8 @@ def runs(tmp_path):
     return base
 
 
-def test_runs_that_differ_only_in_their_seed_make_one_line(facade, runs):
-    ended = facade("show", runs)
+def test_runs_that_differ_only_in_their_seed_make_one_line(command, runs):
+    ended = command("show", runs)
     assert ended.code == 0, ended.err
     assert ended.err == ""
     assert "80.00" in ended.out
@@ -30,12 +29,12 @@ def test_runs_that_differ_only_in_their_seed_make_one_line(facade, runs):
     assert "test-set noise only" not in ended.out
 
 
-def test_a_single_run_says_what_its_interval_is(facade, runs):
-    assert "one seed: [95 % interval, test-set noise only]" in " ".join(facade("show", runs / "el1").out.split())
+def test_a_single_run_says_what_its_interval_is(command, runs):
+    assert "one seed: [95 % interval, test-set noise only]" in " ".join(command("show", runs / "el1").out.split())
 
 
-def test_the_json_has_every_seeds_values(facade, runs):
-    found = json.loads(facade("show", runs, "--json", "--target", "0.72").out)["experiments"]
+def test_the_json_has_every_seeds_values(command, runs):
+    found = json.loads(command("show", runs, "--json", "--target", "0.72").out)["experiments"]
     el = next(line for line in found if line["label"] == {"algorithm": "el"})
     assert el["seeds"] == [1, 2]
     assert el["numbers"]["cluster_1"]["values"] == pytest.approx([0.5, 0.6])
@@ -44,110 +43,110 @@ def test_the_json_has_every_seeds_values(facade, runs):
     assert el["numbers"]["highest_fair_accuracy"]["mean"] > el["numbers"]["fair_accuracy"]["mean"]
 
 
-def test_a_target_that_nobody_reached_has_its_columns(facade, runs):
-    markdown = facade("show", runs, "--markdown", "--target", "0.995").out
+def test_a_target_that_nobody_reached_has_its_columns(command, runs):
+    markdown = command("show", runs, "--markdown", "--target", "0.995").out
     assert "| rounds to 99.5% | MB to 99.5% |" in markdown
     assert "| - | - |" in markdown
 
 
-def test_csv_markdown_and_latex_say_the_same(facade, runs):
-    lines = list(csv.DictReader(io.StringIO(facade("show", runs, "--csv").out)))
+def test_csv_markdown_and_latex_say_the_same(command, runs):
+    lines = csv_lines(command("show", runs, "--csv").out)
     minority = next(line for line in lines if line["algorithm"] == "el" and line["number"] == "cluster_1")
     assert (float(minority["mean"]), float(minority["population_std"])) == pytest.approx((0.55, 0.05))
     assert minority["interval"] == "seeds"
-    markdown = facade("show", runs, "--markdown").out
+    markdown = command("show", runs, "--markdown").out
     assert "| el | 2 | 80.00 | 55.00 ± 5.00 [0.00, 100.00] |" in markdown
-    latex = facade("show", runs, "--latex").out
+    latex = command("show", runs, "--latex").out
     assert r"el & 2 & 80.00 & 55.00 $\pm$ 5.00" in latex
     assert r"\begin{tabular}{ll" in latex
 
 
-def test_two_formats_at_once_are_refused(facade, runs):
-    ended = facade("show", runs, "--csv", "--json")
+def test_two_formats_at_once_are_refused(command, runs):
+    ended = command("show", runs, "--csv", "--json")
     assert ended.code == 2
     assert "exclude each other" in ended.err
 
 
-def test_different_experiments_are_lines_of_their_own_named_by_what_differs(facade, runs):
+def test_different_experiments_are_lines_of_their_own_named_by_what_differs(command, runs):
     write_run(runs / "other", QUIET, {}, [5, 5, 5, 5], "algorithm.name=el", "training.lr=0.5", "seed=1")
-    found = json.loads(facade("show", runs, "--json").out)["experiments"]
+    found = json.loads(command("show", runs, "--json").out)["experiments"]
     labels = [line["label"] for line in found]
     assert {"algorithm": "el", "training.lr": "0.5"} in labels
     assert {"algorithm": "el", "training.lr": "0.05"} in labels
     assert len(labels) == 3
 
 
-def test_fields_of_one_algorithm_are_no_difference_to_another(facade, runs):
+def test_fields_of_one_algorithm_are_no_difference_to_another(command, runs):
     choices = [(1, [0, 0, 0, 1])] * 2
     write_run(runs / "facade", choices, {}, [5] * 4, "algorithm.name=facade", "algorithm.heads=3")
-    labels = [line["label"] for line in json.loads(facade("show", runs, "--json").out)["experiments"]]
+    labels = [line["label"] for line in json.loads(command("show", runs, "--json").out)["experiments"]]
     assert labels == [{"algorithm": name} for name in ("el", "facade", "local")]
 
 
-def test_heads_are_shown_with_the_settling_round(facade, runs):
+def test_heads_are_shown_with_the_settling_round(command, runs):
     choices = [(1, [0, 0, 0, 0]), (1, [0, 0, 0, 1])]
     write_run(runs / "facade", choices, {}, [5] * 4, "algorithm.heads=3")
-    said = facade("show", runs / "facade", "--heads").out
+    said = command("show", runs / "facade", "--heads").out
     assert "settled from round 2 on; unused heads: 2" in said
-    (line,) = json.loads(facade("show", runs / "facade", "--json").out)["experiments"]
+    (line,) = json.loads(command("show", runs / "facade", "--json").out)["experiments"]
     shares = [[[1, 0, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0]]]
     assert line["settlements"] == [{"shares": shares, "settling_round": 2, "unused": [2], "shared": []}]
-    assert facade("show", runs / "facade", "--json", "--heads").code == 2
+    assert command("show", runs / "facade", "--json", "--heads").code == 2
     assert "…" not in said
     assert said.splitlines()[-1].split() == ["2", "100", "0", "0", "0", "100", "0"]
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_half_written_last_row_is_ignored_and_said(facade, runs):
-    whole = facade("show", runs / "el1", "--json").out
+def test_a_half_written_last_row_is_ignored_and_said(command, runs):
+    whole = command("show", runs / "el1", "--json").out
     with (runs / "el1" / "rows.jsonl").open("a") as rows:
         rows.write('{"kind":"final","rou')
-    ended = facade("show", runs / "el1", "--json")
+    ended = command("show", runs / "el1", "--json")
     assert ended.code == 0
     assert ended.out == whole
     assert "rows.jsonl: the last row is half-written and ignored" in ended.err
 
 
 @pytest.mark.filterwarnings("default")
-def test_an_unfinished_run_is_left_out_and_said(facade, runs):
+def test_an_unfinished_run_is_left_out_and_said(command, runs):
     path = runs / "el1" / "rows.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    ended = facade("show", runs, "--json")
+    ended = command("show", runs, "--json")
     assert ended.code == 0
     assert "el1 is not finished (round 2 of 2); continue it with: facade run" in ended.err
     assert "has final rows of 3 of 4 nodes" in ended.err
     el = json.loads(ended.out)["experiments"][0]
     assert (el["label"], el["seeds"]) == ({"algorithm": "el"}, [2])
-    assert facade("show", runs / "el1").code == 2, "alone it is nothing to show"
+    assert command("show", runs / "el1").code == 2, "alone it is nothing to show"
 
 
 @pytest.mark.filterwarnings("default")
-def test_the_same_experiment_and_seed_count_once(facade, runs):
+def test_the_same_experiment_and_seed_count_once(command, runs):
     write_run(runs / "el1-again", QUIET, {}, [8] * 4, "algorithm.name=el", "seed=1")
-    ended = facade("show", runs, "--json")
+    ended = command("show", runs, "--json")
     assert "el1-again repeats the experiment and seed of" in ended.err
     assert json.loads(ended.out)["experiments"][0]["seeds"] == [1, 2]
 
 
-def test_a_row_that_is_no_row_is_named_by_its_line(facade, runs):
+def test_a_row_that_is_no_row_is_named_by_its_line(command, runs):
     path = runs / "el1" / "rows.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], "garbage", *lines[3:]]) + "\n")
-    ended = facade("show", runs / "el1")
+    ended = command("show", runs / "el1")
     assert ended.code == 2
     assert "rows.jsonl, line 3 is not a row" in ended.err
 
 
-def test_a_missing_run_is_one_sentence(facade, tmp_path):
+def test_a_missing_run_is_one_sentence(command, tmp_path):
     for path, said in {tmp_path / "nowhere": "does not exist", tmp_path: "holds no run"}.items():
-        ended = facade("show", path)
+        ended = command("show", path)
         assert ended.code == 2
         assert said in ended.err
         assert ended.err.count("\n") == 1
 
 
-def test_a_run_without_clusters_is_shown(facade, tmp_path):
+def test_a_run_without_clusters_is_shown(command, tmp_path):
     write_run(tmp_path / "r", QUIET, {}, [5, 6, 7, 8], cluster=None)
-    ended = facade("show", tmp_path / "r", "--json")
+    ended = command("show", tmp_path / "r", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["experiments"][0]["numbers"]["all"]["mean"] == pytest.approx(0.65)

@@ -1,4 +1,3 @@
-import errno
 import os
 import resource
 import stat
@@ -9,6 +8,7 @@ from facade import store
 from facade.errors import StorageError
 from facade.records import RunDirectory
 from facade.store import Store
+from surroundings import no_space
 
 
 def test_a_store_keeps_the_newest_files_only(tmp_path):
@@ -66,11 +66,7 @@ def test_every_single_flipped_bit_is_noticed(tmp_path):
 
 def test_a_full_disk_keeps_the_old_file_and_leaves_no_rest(tmp_path, monkeypatch):
     store.replace(tmp_path / "file", b"old")
-
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(StorageError, match="file could not be written: No space left on device"):
         store.replace(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"old"

@@ -1,4 +1,3 @@
-import csv
 import json
 import signal
 
@@ -7,21 +6,22 @@ import pytest
 from facade import Experiment, estimate, worker
 from facade.sweep import points, split_values
 from results.conftest import tiny
+from surroundings import csv_lines
 
 GRID = ["--grid", "algorithm.name=el,facade", "--grid", "training.lr=0.02,0.2", "--seeds", "1,2"]
 
 
 def rows_of(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
+    return csv_lines(path.read_text())
 
 
 @pytest.fixture
-def sweep(facade, tmp_path, monkeypatch):
+def sweep(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(tiny("data.validation=0.2").toml())
 
     def call(*arguments, out="out"):
-        return facade("sweep", "tiny.toml", *arguments, "--out", tmp_path / out)
+        return command("sweep", "tiny.toml", *arguments, "--out", tmp_path / out)
 
     return call
 

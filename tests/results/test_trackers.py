@@ -1,18 +1,25 @@
 import signal
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
+import numpy as np
 import pytest
 
+from experiments import written
 from facade import run
 from facade.errors import ExperimentError, StoppedError
+from facade.result import judge
 from facade.trackers import TRACKERS, tracker
 from facade.trackers.base import Several, Tracker, numbers
-from results.conftest import StopAt, tiny
+from results.conftest import tiny
+from runs import stop_at
 
 
 def tracked(name, out):
     """A run with a tracker that is stopped and resumed, as a careful tracker must survive."""
     with pytest.raises(StoppedError):
-        run(tiny(), out, progress=Several([tracker(name, out), StopAt(3, signal.SIGTERM)]))
+        run(tiny(), out, progress=Several([tracker(name, out), stop_at(3, signal.SIGTERM)]))
     return run(tiny(), out, resume=True, progress=tracker(name, out))
 
 
@@ -47,13 +54,49 @@ def test_mlflow_keeps_settings_and_metrics_in_a_local_file(tmp_path, monkeypatch
     assert kept.data.tags["model_sha256"] == result.summary["model_sha256"]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_weights_and_biases_runs_offline(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="the wandb extra is not installed")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    run(tiny(), tmp_path / "run", progress=tracker("wandb", tmp_path / "run"))
-    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"))
+class Wandb(ModuleType):
+    """Weights & Biases as far as a run meets it: everything it is told, in order."""
+
+    def __init__(self):
+        super().__init__("wandb")
+        self.__spec__ = ModuleSpec("wandb", None)  # what is installed has one
+        self.begun, self.logged, self.summary, self.finished = [], [], {}, 0
+
+    def init(self, **given):
+        self.begun.append(given)
+        return self
+
+    def log(self, values, step):
+        self.logged.append((step, values))
+
+    def finish(self):
+        self.finished += 1
+
+
+def test_weights_and_biases_is_told_the_curves_of_a_resumed_run_as_one_run(tmp_path, monkeypatch):
+    told = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", told)
+    result = tracked("wandb", tmp_path / "run")
+    first, again = told.begun
+    assert first == again, "the same id, so that the curves go on"
+    assert (first["project"], first["name"], first["resume"]) == ("tiny", "run", "allow")
+    assert first["dir"] == str(tmp_path / "run")
+    assert first["config"] == tiny().model_dump()
+    assert [step for step, _ in told.logged] == [2, 4, 6, 6]
+    last, final = (values for _, values in told.logged[-2:])
+    tested = [row for row in result.rows if (row["kind"], row["round"]) == ("evaluation", 6)]
+    assert last["accuracy/cluster-1"] == judge(tested, np.array([0, 0, 0, 1]))["clusters"][1]
+    assert final["final/fair_accuracy"] == result.summary["fair_accuracy"]
+    assert told.summary == {"model_sha256": result.summary["model_sha256"]}
+    assert told.finished == 1
+
+
+def test_runs_in_two_places_are_two_runs_for_weights_and_biases(tmp_path, monkeypatch):
+    told = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", told)
+    for place in ("one", "two"):
+        tracker("wandb", tmp_path / place).start(tiny(), 0)
+    assert len({given["id"] for given in told.begun}) == 2
 
 
 class Broken(Tracker):
@@ -81,14 +124,13 @@ def test_a_tracker_that_cannot_start_is_one_sentence(tmp_path):
         run(tiny(), tmp_path / "run", progress=Broken(tmp_path / "closed"))
 
 
-def test_an_unknown_tracker_and_a_missing_extra_are_refused(facade, tmp_path, monkeypatch):
-    (tmp_path / "tiny.toml").write_text(tiny().toml())
-    arguments = ["run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--track"]
-    ended = facade(*arguments, "tensorbord")
+def test_an_unknown_tracker_and_a_missing_extra_are_refused(command, tmp_path, monkeypatch):
+    arguments = ["run", written(tiny(), tmp_path / "tiny.toml"), "--out", tmp_path / "run", "--track"]
+    ended = command(*arguments, "tensorbord")
     assert ended.code == 2
     assert "unknown tracker 'tensorbord'; did you mean 'tensorboard'?" in ended.err
     monkeypatch.setitem(TRACKERS, "mlflow", TRACKERS["mlflow"]._replace(needs="surely_not_installed"))
-    ended = facade(*arguments, "mlflow")
+    ended = command(*arguments, "mlflow")
     assert ended.code == 2
     assert "tracker 'mlflow' needs an extra: pip install 'facade-dl[mlflow]'" in ended.err
     assert not (tmp_path / "run").exists()

@@ -158,15 +158,15 @@ def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
         if row["kind"] == "round" and "choice" in row:
             choices.setdefault(row["round"], []).append(row["choice"])
     strip = Text()
-    shown = min(sum(sizes), width - 16)
+    shown = min(sum(sizes), width - 14 - 2 * (len(sizes) - 1))
     for round in few_rounds(sorted(choices)):
-        strip.append(f"  round {round:>4}  ", style="dim")
+        strip.append(f"  round {round:>4}", style="dim")
         left = shown
         for start, size in zip(_starts(sizes), sizes, strict=True):
+            strip.append("  ")
             for head in choices[round][start : start + min(size, left)]:
                 strip.append(str(head), style=HEAD_STYLES[head % len(HEAD_STYLES)])
             left -= min(size, left)
-            strip.append("  ")
         strip.append("\n")
     return strip
 

@@ -1,12 +1,14 @@
 """Run directories written by hand, so that every number in them is known."""
 
+import functools
 import json
 
 import numpy as np
 
-from results.conftest import tiny
+from experiments import digits
 
 
+@functools.cache
 def confusion(right, images=10, classes=2):
     """A matrix with balanced classes of `images` each, `right` of them answered rightly and the others
     spread evenly over the wrong classes."""
@@ -16,11 +18,11 @@ def confusion(right, images=10, classes=2):
     return matrix.round().astype(int).tolist()
 
 
-def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1), final_bytes=1000):
-    """Write a finished run. rounds: per round (bytes, choices or None); evaluations: {round: right answers
-    per node}; final: right answers per node, of 10 per class."""
+def write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes=1000):
+    """Write a finished run of an experiment. rounds: per round (bytes, choices or None); evaluations: {round:
+    right answers per node}; final: right answers per node, of 10 per class."""
     path.mkdir(parents=True)
-    (path / "experiment.toml").write_text(tiny(f"training.rounds={len(rounds)}", *settings).toml())
+    (path / "experiment.toml").write_text(experiment.toml())
     n = len(final)
     facts = {"classes": ["a", "b"], "cluster": None if cluster is None else list(cluster), "images": [5] * n}
     (path / "federation.json").write_text(json.dumps(facts | {"test_of": list(cluster or range(n))}))
@@ -40,3 +42,9 @@ def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1),
     ]
     (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1), final_bytes=1000):
+    """Write a finished run on digits, of four nodes unless the settings say otherwise."""
+    experiment = digits(*settings, clusters="3:1", degree=2, rounds=len(rounds), steps=1, every=2)
+    return write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,30 +9,22 @@ from facade.paper import reproduction, settings
 from facade.paper.page import write
 from facade.paper.reproduction import Claim, Kept, Run, claims, plan
 from facade.paper.settings import CIFAR, Part, Scale
-from results.handmade import confusion
+from handmade import write_run_of
+from surroundings import ROOT
 
-ROOT = Path(__file__).parents[2]
 SKEWED = Part(CIFAR, "30:2")
 
 
-def keep(run: Run, into, right=(8, 8), settled=True, rounds=3):
+def keep(run: Run, into, right=(8, 8), settled=True):
     """Write a finished run by hand: `right` answers of ten per class for either cluster."""
-    path = into / run.name
-    path.mkdir(parents=True)
-    (path / "experiment.toml").write_text(run.experiment.toml())
     cluster = [c for c, size in enumerate(run.experiment.data.sizes) for _ in range(size)]
-    facts = {"classes": ["a", "b"], "cluster": cluster, "images": [5] * 32, "test_of": cluster}
-    (path / "federation.json").write_text(json.dumps(facts))
+    choices = cluster if settled else [0] * len(cluster)
+    rounds = [(10, choices if run.experiment.algorithm["name"] == "facade" else None)] * 3
+    answers = [right[min(c, 1)] for c in cluster]
+    path = write_run_of(run.experiment, into / run.name, rounds, {3: answers}, answers, cluster, final_bytes=10)
     (path / "environment.json").write_text(json.dumps({"cpu": "abacus", "cores": 2, "torch": "2"}))
     (path / "timings.jsonl").write_text('{"round": 3, "seconds": 120}\n')
     (path / "result.json").write_text("{}")
-    rows = []
-    for kind, round in [*(("round", t + 1) for t in range(rounds)), ("evaluation", rounds), ("final", rounds)]:
-        for node, c in enumerate(cluster):
-            chosen = {"choice": c if settled else 0} if run.experiment.algorithm["name"] == "facade" else {}
-            tested = {} if kind == "round" else {"confusion": confusion(right[min(c, 1)])}
-            rows.append({"kind": kind, "round": round, "node": node, "bytes": 10} | chosen | tested)
-    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def labelled(runs, stage, clusters="30:2"):
@@ -122,10 +113,10 @@ def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
     assert (tmp_path / "page.md").read_text() == text
 
 
-def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
+def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, "QUICK_ROUNDS", 30)
     monkeypatch.setattr(reproduction, "SETTLING_ROUNDS", 36)
-    ended = facade("paper", "reproduction", "--quick", "--out", tmp_path)
+    ended = command("paper", "reproduction", "--quick", "--out", tmp_path)
     assert ended.code == 0, ended.err
     page = (tmp_path / "reproduction.md").read_text()
     assert "**QUICK: digits" in page
@@ -134,7 +125,7 @@ def test_the_whole_reproduction_in_small(facade, tmp_path, monkeypatch):
         assert f"| {label} |" in page
     assert "## The artefact's way" in page
     (tmp_path / "reproduction.md").unlink()
-    drawn = facade("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
+    drawn = command("paper", "reproduction", "--quick", "--draw", "--out", tmp_path)
     assert drawn.code == 0, drawn.err
     assert (tmp_path / "reproduction.md").read_text() == page
 
@@ -144,20 +135,20 @@ def test_the_page_in_docs_is_the_one_that_results_give(tmp_path):
     assert (tmp_path / "reproduction.md").read_text() == (ROOT / "docs" / "reproduction.md").read_text()
 
 
-def test_seeds_are_not_picked(facade, tmp_path):
-    ended = facade("paper", "reproduction", "--seeds", "3", "--out", tmp_path)
+def test_seeds_are_not_picked(command, tmp_path):
+    ended = command("paper", "reproduction", "--seeds", "3", "--out", tmp_path)
     assert ended.code == 2
     assert "picks no seeds" in ended.err
 
 
-def test_only_the_reproduction_is_drawn_without_computing(facade, tmp_path):
-    ended = facade("paper", "T2", "--draw", "--out", tmp_path)
+def test_only_the_reproduction_is_drawn_without_computing(command, tmp_path):
+    ended = command("paper", "T2", "--draw", "--out", tmp_path)
     assert ended.code == 2
     assert "--draw belongs to reproduction" in ended.err
 
 
-def test_a_page_cannot_be_drawn_from_nothing(facade, tmp_path, monkeypatch):
+def test_a_page_cannot_be_drawn_from_nothing(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ended = facade("paper", "reproduction", "--draw")
+    ended = command("paper", "reproduction", "--draw")
     assert ended.code == 1
     assert "results/ is not here" in ended.err

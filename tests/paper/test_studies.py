@@ -1,20 +1,18 @@
-import csv
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from facade import Experiment, estimate
-from facade.paper import published, settings, theory
+from facade.paper import settings, theory
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
+from surroundings import EXPERIMENTS, csv_lines
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 TINY = ("--quick", "--rounds", "12")
 
 
 def lines_of(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
+    return csv_lines(path.read_text())
 
 
 @pytest.mark.parametrize(
@@ -34,23 +32,17 @@ def test_the_papers_experiments_are_those_of_the_experiment_files(file, part):
         assert experiment(part, algorithm, None, 3, Scale()).hash == written.hash
 
 
-def test_every_figure_and_table_of_the_paper_has_a_name(facade):
+def test_every_figure_and_table_of_the_paper_has_a_name(command):
     wanted = {"F1", *(f"F{number}" for number in range(3, 21)), *(f"T{number}" for number in range(1, 5)), "theory"}
     assert wanted | {"minority", "pareto"} == set(STUDIES)
-    listed = facade("paper", "list")
+    listed = command("paper", "list")
     assert [line.split()[0] for line in listed.out.splitlines()] == list(STUDIES)
 
 
-def test_an_unknown_figure_is_refused_with_a_suggestion(facade):
-    ended = facade("paper", "F91", "--quick")
+def test_an_unknown_figure_is_refused_with_a_suggestion(command):
+    ended = command("paper", "F91", "--quick")
     assert ended.code == 2
     assert "did you mean" in ended.err
-
-
-def test_published_fair_accuracies_follow_from_the_published_accuracies():
-    for (source, ratio, algorithm), printed in published.FINAL.items():
-        mean, gap = (printed.majority + printed.minority) / 2, abs(printed.majority - printed.minority)
-        assert 2 / 3 * mean + (100 - gap) / 3 == pytest.approx(printed.fair, abs=0.02), (source, ratio, algorithm)
 
 
 def test_every_reduction_is_a_valid_experiment_on_digits():
@@ -70,23 +62,23 @@ def test_a_full_run_needs_no_note_and_a_reduction_says_what_it_is():
     assert study.note(Scale(quick=True)).startswith("QUICK: digits and an mlp for cifar10; 60 of 1200 rounds, seed 1")
 
 
-def test_head_shares_are_drawn_compared_and_reused(facade, tmp_path):
-    ended = facade("paper", "F9", *TINY, "--out", tmp_path)
+def test_head_shares_are_drawn_compared_and_reused(command, tmp_path):
+    ended = command("paper", "F9", *TINY, "--out", tmp_path)
     assert ended.code == 0, ended.err
     assert "Expected: about" in ended.err
     assert "QUICK: digits and an mlp for cifar10; 12 of 1200 rounds" in ended.out
     assert {path.name for path in tmp_path.iterdir()} >= {"F9.png", "F9.pdf", "F9.csv", "runs"}
     published_rounds = [line["published"] for line in lines_of(tmp_path / "F9.csv")[:2]]
     assert published_rounds == ["18", "42"]
-    again = facade("paper", "F16", *TINY, "--out", tmp_path)
+    again = command("paper", "F16", *TINY, "--out", tmp_path)
     assert again.code == 0, again.err
     assert "1 runs: 1 finished, 0 to continue, 0 to start." in again.err
 
 
-def test_table_two_stands_beside_the_published_numbers(facade, tmp_path, monkeypatch):
+def test_table_two_stands_beside_the_published_numbers(command, tmp_path, monkeypatch):
     # Timing twelve kinds of run takes longer than running them; that estimates are made, F9 shows.
     monkeypatch.setattr(estimate, "trial", lambda experiment: estimate.Price(0, 0, 0))
-    ended = facade("paper", "T2", "--quick", "--rounds", "6", "--out", tmp_path)
+    ended = command("paper", "T2", "--quick", "--rounds", "6", "--out", tmp_path)
     assert ended.code == 0, ended.err
     lines = {line["what"]: line for line in lines_of(tmp_path / "T2.csv")}
     line = lines["30:2 FACADE minority"]
@@ -98,8 +90,8 @@ def test_table_two_stands_beside_the_published_numbers(facade, tmp_path, monkeyp
     assert before["ours"] != after["ours"]
 
 
-def test_table_one_needs_no_runs(facade, tmp_path):
-    ended = facade("paper", "T1", "--out", tmp_path)
+def test_table_one_needs_no_runs(command, tmp_path):
+    ended = command("paper", "T1", "--out", tmp_path)
     assert ended.code == 0, ended.err
     found = {line["what"]: line["difference"] for line in lines_of(tmp_path / "T1.csv")}
     weights = {what: difference for what, difference in found.items() if what.endswith("weights")}

@@ -1,0 +1,58 @@
+"""A small learner, what its nodes hold, and the same by torch alone."""
+
+import numpy as np
+import torch
+from torch.func import functional_call
+from torch.nn import functional
+
+from facade import models
+from facade.data.federation import Holdings, Labelled
+from facade.engine import Samples
+from facade.learner import Inputs, Learner, Training
+from facade.optimisers import SGD, Adam
+
+SHAPE, CLASSES, NODES = (1, 4, 4), 3, 5
+INPUTS = Inputs(SHAPE, [0.5], [0.25])
+
+OPTIMISERS = {
+    "sgd": (SGD(0.1), lambda weights: torch.optim.SGD(weights, 0.1)),
+    "weight decay": (SGD(0.1, weight_decay=0.01), lambda weights: torch.optim.SGD(weights, 0.1, weight_decay=0.01)),
+    "momentum": (SGD(0.1, momentum=0.9), lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9)),
+    "nesterov": (
+        SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+        lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    ),
+    "adam": (Adam(0.01, weight_decay=0.01), lambda weights: torch.optim.Adam(weights, 0.01, weight_decay=0.01)),
+}
+"""Ours, and torch's own with the same settings."""
+
+
+def holdings():
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=draw)
+    y = torch.randint(0, CLASSES, (60,), generator=draw)
+    rows = [np.arange(60)[node::NODES] for node in range(NODES)]
+    return Holdings(samples=Labelled(x, y), nodes=np.arange(NODES), rows=rows)
+
+
+def samples(purpose="train", round=0, count=12):
+    return Samples(holdings(), 7, purpose, round, count)
+
+
+def learner(factory, *, head=("head",), optimiser=None, init="common", dtype=torch.float64, executor="auto"):
+    training = Training(steps=3, batch=4, optimiser=optimiser or SGD(0.1), init=init)
+    return Learner(factory, head, INPUTS, training, dtype=dtype, executor=executor, threads=1)
+
+
+def mlp():
+    return models.mlp(SHAPE, CLASSES)
+
+
+def normalised(x):
+    """What INPUTS make of images."""
+    return (x.to(torch.float64) / 255 - 0.5) / 0.25
+
+
+def plain_loss(module, params, drawn):
+    """The loss of one node's model by torch alone."""
+    return functional.cross_entropy(functional_call(module.double().eval(), params, (normalised(drawn.x),)), drawn.y)

@@ -1,0 +1,34 @@
+"""What tests do to a run on its way, and how they compare two of them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from facade import Result
+from facade.runtimes.recorder import Quiet
+
+
+class At(Quiet):
+    """Does something when a round is over: once, though a run that lost a worker comes by again."""
+
+    def __init__(self, round: int, act: Callable[[], object]) -> None:
+        self._round = round
+        self._act: Callable[[], object] | None = act
+
+    def round(self, done: int, rounds: int) -> None:
+        if done == self._round and self._act is not None:
+            act, self._act = self._act, None
+            act()
+
+
+def stop_at(round: int, number: int = signal.SIGINT) -> At:
+    """Asks the run to stop, as Ctrl-C does."""
+    return At(round, lambda: signal.raise_signal(number))
+
+
+def assert_same(one: Result, other: Result) -> None:
+    """Equal to the bit: rows, deployed models, states."""
+    assert list(one.rows) == list(other.rows)
+    assert one.summary["model_sha256"] == other.summary["model_sha256"]
+    assert one.summary["state_sha256"] == other.summary["state_sha256"]

@@ -1,0 +1,95 @@
+"""What a person reads in the terminal after a run."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from facade.cli import display
+
+CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
+
+
+def test_every_number_stands_below_its_heading():
+    told = {
+        "clusters": [0.91, 0.42], "all": 0.88, "worst_node": 0.41, "fair_accuracy": 0.73, "dp": 0.011, "eo": 0.222,
+        "bytes_per_node": 15.4e6, "settled": False, "separated": True, "seconds": 1.5,
+    }  # fmt: skip
+    said = io.StringIO()
+    display.print_summaries(Console(file=said, width=120), {"el": told}, [30, 2])
+    _, above, below, numbers, _ = said.getvalue().splitlines()
+    assert above.split() == ["majority", "minority", "worst", "fair", "MB", "per"]
+    assert below.split() == [
+        "algorithm",
+        "30",
+        "nodes",
+        "2",
+        "nodes",
+        "all",
+        "node",
+        "acc.",
+        "DP",
+        "EO",
+        "node",
+        "settled",
+        "sec.",
+    ]
+    assert numbers.split() == ["el", "91.0", "42.0", "88.0", "41.0", "73.0", "0.011", "0.222", "15.4", "apart", "1.5"]
+
+
+@pytest.mark.parametrize(
+    ("settled", "choice", "said"),
+    [
+        (None, None, None),
+        (True, [1, 1, 1, 0, 0], "Settled: every cluster found a head of its own."),
+        (
+            False,
+            [0, 1, 0, 0, 2],
+            "Not settled: head 0 is shared by majority and minority. Clusters that share a head get no model of"
+            " their own.",
+        ),
+        (
+            False,
+            [0, 1, 0, 2, 2],
+            "Apart, but not settled: no head is shared, yet a cluster uses several heads.",
+        ),
+    ],
+)
+def test_what_the_choice_of_heads_came_to_is_said_in_a_sentence(settled, choice, said):
+    assert display.settlement({"settled": settled, "choice": choice}, CLUSTER, SIZES) == said
+
+
+def test_every_head_that_is_shared_is_named_with_its_users():
+    said = display.settlement({"settled": False, "choice": [0, 1, 1, 1, 0]}, [0, 0, 1, 1, 2], [2, 2, 1])
+    assert "head 0 is shared by cluster 0 and cluster 2; head 1 is shared by cluster 0 and cluster 1." in said
+
+
+def chosen(rounds):
+    """Rows in which a node chooses head 0 in odd rounds and its cluster's in even ones; a kind that does not count."""
+    heads = [(round, c * (1 - round % 2)) for round in rounds for c in CLUSTER]
+    return [{"kind": "round", "round": round, "choice": head} for round, head in heads] + [{"kind": "final"}]
+
+
+def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():
+    strip = display.head_strip(chosen(range(1, 15)), SIZES, width=80)
+    assert strip.plain.splitlines() == [
+        "  round    1  000  00",
+        "  round    5  000  00",
+        "  round   10  000  11",
+        "  round   11  000  00",
+        "  round   12  000  11",
+        "  round   14  000  11",
+    ]
+    shown = {(strip.plain[span.start], span.style) for span in strip.spans if span.style != "dim"}
+    assert shown == {("0", display.HEAD_STYLES[0]), ("1", display.HEAD_STYLES[1])}
+
+
+def test_a_strip_is_cut_where_the_terminal_ends():
+    (line,) = display.head_strip(chosen([2]), SIZES, width=20).plain.splitlines()
+    assert line.split() == ["round", "2", "000", "1"]
+    assert len(line.rstrip()) == 20
+
+
+def test_nine_rounds_of_a_long_run_are_shown_and_the_last_is_among_them():
+    assert display.few_rounds(list(range(1, 1201))) == [15, 20, 30, 50, 100, 200, 400, 800, 1200]
+    assert display.few_rounds([]) == []
