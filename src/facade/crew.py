@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from facade.checkpoint import Bell
+from facade.bell import Bell
 from facade.sweep import Job
 from facade.worker import Event, compute
 

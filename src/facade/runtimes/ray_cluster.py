@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from facade.checkpoint import Bell, Checkpoint
+from facade.bell import Bell
+from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids
 from facade.errors import ExperimentError, FacadeError

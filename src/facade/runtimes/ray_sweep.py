@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 
-from facade.checkpoint import Bell
+from facade.bell import Bell
 from facade.crew import Ended, Tell
 from facade.runtimes import ray_cluster
 from facade.sweep import Job

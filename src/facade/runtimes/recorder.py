@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from facade import stacks, tree
-from facade.checkpoint import Bell, Checkpoint, Checkpoints
+from facade.bell import Bell
+from facade.checkpoint import Checkpoint, Checkpoints
 from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.errors import StoppedError
