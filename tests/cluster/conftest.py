@@ -55,7 +55,8 @@ def run_on(ray, workers):
 
     def call(experiment, shards, out=None, **options):
         def play(setup):
-            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), 1)
+            share = ray_cluster.Share(shards, cpus=0, threads=1, machines=frozenset())
+            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), share)
             return lambda recorder: troupe.play(recorder, recorder.start())
 
         return record(experiment, out, play, **options)

@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from facade.errors import ExperimentError, FacadeError
@@ -28,6 +28,11 @@ def machines() -> list[dict[str, Any]]:
     if not machines:
         raise ClusterError("the Ray cluster has no machine with CPUs; start one with: ray start")
     return machines
+
+
+def ids(machines: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Names by which Ray tells machines apart."""
+    return frozenset(node["NodeID"] for node in machines)
 
 
 def cluster_cpus() -> int:

@@ -115,17 +115,18 @@ class Recorder:
         self._progress = progress or Quiet()
         self._bell = bell
         self._rows: list[Row] = []
-        self._first = 0
+        self._kept = 0
+        """Rounds that a checkpoint holds."""
         self._started = self._lap = time.perf_counter()
 
     def start(self) -> Checkpoint | None:
         """Begin the run's files, or cut them back to the checkpoint from which the run continues."""
         self._rows = []
         checkpoint = None if self._files is None else self._begin(self._files)
-        self._first = checkpoint.round if checkpoint else 0
+        self._kept = checkpoint.round if checkpoint else 0
         self._lap = time.perf_counter()
         self._started = self._lap - (checkpoint.seconds if checkpoint else 0)
-        self._progress.start(self.setup.experiment, self._first)
+        self._progress.start(self.setup.experiment, self._kept)
         return checkpoint
 
     def _begin(self, files: RunDirectory) -> Checkpoint | None:
@@ -161,12 +162,20 @@ class Recorder:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
         if self._files is None:
             return
-        asked = self._bell.rung if self._bell else None
-        if asked is not None or (round > self._first and self.setup.plan.evaluates(round)):
+        asked = self._bell is not None and self._bell.rung is not None
+        if asked or (round > self._kept and self.setup.plan.evaluates(round)):
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
-        if asked is not None:
-            raise StoppedError(f"stopped after round {round} of {self.setup.plan.rounds}; {self._way_on()}", asked)
+                self._kept = round
+        if asked:
+            self.heed()
+
+    def heed(self) -> None:
+        """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
+        checkpoint is kept."""
+        if self._bell is not None and self._bell.rung is not None:
+            said = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
+            raise StoppedError(said, self._bell.rung)
 
     def finish(self, final: Final) -> Result:
         """Sum up the run from its rows and what is left of the nodes."""
