@@ -12,7 +12,7 @@ from torch import nn
 
 from facade import history, portable, run
 from facade.data.load import load
-from facade.errors import ExperimentError, RunDirectoryError
+from facade.errors import ExperimentError, FacadeError, RunDirectoryError, StorageError
 from facade.export import export
 from facade.learner import Inputs
 from facade.portable import Deployed, Form, written_out
@@ -196,6 +196,21 @@ def test_a_directory_that_is_not_empty_is_refused(runs, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunDirectoryError, match="is not empty"):
         export(runs / "mlp", tmp_path, node=0)
+
+
+def test_a_model_that_fails_its_own_check_is_not_left_behind(runs, tmp_path, without_onnx, monkeypatch):
+    monkeypatch.setattr(portable, "source", lambda *_: "def load():\n    return lambda samples: samples\n")
+    (tmp_path / "there").mkdir()
+    for out in (tmp_path / "new", tmp_path / "there"):
+        with pytest.raises(FacadeError, match="does not compute what the run's model computes, so nothing was written"):
+            export(runs / "mlp", out, node=0)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(runs, tmp_path, without_onnx):
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match="could not be written"):
+        export(runs / "mlp", tmp_path / "taken" / "model", node=0)
 
 
 @pytest.fixture

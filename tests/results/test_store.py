@@ -127,3 +127,11 @@ def test_rows_that_a_checkpoint_counts_on_are_on_the_disk(tmp_path, monkeypatch)
     files.append("rows.jsonl", [{"round": 1}])
     assert files.length("rows.jsonl") > 0
     assert synced == [(tmp_path / "rows.jsonl").stat().st_ino]
+
+
+def test_the_directory_of_a_file_is_made_and_one_that_cannot_be_is_a_sentence(tmp_path):
+    store.replace(tmp_path / "new" / "deep" / "file", b"x")
+    assert (tmp_path / "new" / "deep" / "file").read_bytes() == b"x"
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match=r"taken/file could not be written: (Not a directory|File exists)"):
+        store.replace(tmp_path / "taken" / "file", b"x")
