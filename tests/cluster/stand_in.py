@@ -121,8 +121,9 @@ class StandIn:
 
     def remote(self, kind):
         def started(cpus):
-            self.actors.append(Actor(self, kind, cpus))
-            return self.actors[-1]
+            actor = Actor(self, kind, cpus)
+            self.actors.append(actor)
+            return actor
 
         return SimpleNamespace(options=lambda num_cpus, **_: SimpleNamespace(remote=lambda: started(num_cpus)))
 

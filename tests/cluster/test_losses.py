@@ -2,15 +2,19 @@
 
 import signal
 import sys
+from dataclasses import dataclass
 
 import pytest
 
 from cluster.conftest import At, same, tiny
 from cluster.stand_in import EXCEPTIONS, StandIn
+from facade.algorithms.el import EL
+from facade.bell import Bell
 from facade.errors import StoppedError
-from facade.runtimes import ray_cluster
+from facade.runtimes import ray_cluster, ray_sweep
 from facade.runtimes.ray_connection import ClusterError
 from facade.runtimes.recorder import Quiet
+from facade.sweep import Job
 
 LONG = ("training.rounds=12", "evaluation.every=3")
 
@@ -94,3 +98,22 @@ def test_a_cluster_without_cpus_is_refused_before_anything_is_written(stand_in, 
     with pytest.raises(ClusterError, match="no machine with CPUs; start one with: ray start"):
         ray_cluster.run_connected(tiny(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_sweep_on_a_cluster_says_where_an_algorithm_of_ones_own_failed(stand_in, tmp_path):
+    experiment = tiny("algorithm.name=cluster.test_losses:Mistaken")
+    jobs = [Job(experiment.with_(f"seed={seed}"), tmp_path / f"{seed}", ()) for seed in (1, 2)]
+    ended = list(ray_sweep.compute_all(jobs, 2, lambda job, event: None, Bell()))
+    for end in ended:
+        noted = tmp_path / f"{end.job.path.name}-failure.txt"
+        assert (end.ended, end.reason) == ("failed", f"KeyError: 'weights'; {noted} says where")
+        assert "RayTaskError" in noted.read_text()
+    assert len(ended) == len(jobs)
+
+
+@dataclass(frozen=True)
+class Mistaken(EL):
+    """Has a mistake."""
+
+    def local(self, turn, state):
+        return {}["weights"]
