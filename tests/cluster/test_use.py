@@ -176,3 +176,24 @@ def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on,
 )
 def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, share):
     assert ray_cluster.largest_share(machines, shards) == share
+
+
+def test_where_the_temporary_directory_has_a_long_name_ray_gets_another(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
+    with ray_connection._directory() as files:
+        assert str(Path(files).parent) == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", "/missing")
+    with pytest.raises(ray_connection.ClusterError, match=r"below /missing, which cannot be made \(No such file"):
+        ray_connection._directory()
+
+
+def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
+    def fails(**_):
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes: /long\nand more")
+
+    kinds = SimpleNamespace(AuthenticationError=PermissionError, RayError=LookupError)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=bool, init=fails, exceptions=kinds))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setattr(ray_connection, "_set_environment", lambda address: None)
+    with pytest.raises(ray_connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
+        ray_connection.connected().__enter__()
