@@ -1,16 +1,20 @@
 """Losing machines, and waiting for them, on a stand-in for Ray that is as slow to notice as Ray can be."""
 
+import platform
+import re
 import signal
 import sys
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from cluster.conftest import At, same, tiny
 from cluster.stand_in import EXCEPTIONS, StandIn
 from facade.algorithms.el import EL
 from facade.bell import Bell
 from facade.errors import StoppedError
+from facade.records import versions
 from facade.runtimes import ray_cluster, ray_sweep
 from facade.runtimes.ray_connection import ClusterError
 from facade.runtimes.recorder import Quiet
@@ -117,3 +121,12 @@ class Mistaken(EL):
 
     def local(self, turn, state):
         return {}["weights"]
+
+
+def test_a_machine_with_other_versions_is_refused_by_name(stand_in, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "versions", lambda: versions() | {"torch": "9.9", "python": "3.99.1"})
+    said = (
+        f"machine {platform.node()} of the cluster has other versions: torch = {torch.__version__} there and 9.9 here;"
+    )
+    with pytest.raises(ClusterError, match=re.escape(said)):
+        ray_cluster.run_connected(tiny())

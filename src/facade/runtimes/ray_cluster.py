@@ -24,6 +24,7 @@ from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids
 from facade.errors import ExperimentError, FacadeError
+from facade.records import versions
 from facade.result import Result
 from facade.runtimes.ray_connection import ClusterError, connected, ids, machines
 from facade.runtimes.ray_worker import Move, Part, Worker, packed
@@ -177,7 +178,9 @@ class Troupe:
         settings = [f"runtime.shards={len(workers)}", f"runtime.threads={share.threads}"]
         described = setup.experiment.with_(*settings).model_dump()
         paths = [path or os.getcwd() for path in sys.path]
-        self._ready = [worker.prepare.remote(described, federation, i, paths) for i, worker in enumerate(workers)]
+        self._ready = [
+            worker.prepare.remote(described, federation, i, paths, versions()) for i, worker in enumerate(workers)
+        ]
 
     def play(self, recorder: Recorder, checkpoint: Checkpoint | None) -> Result:
         """All rounds, and the end."""

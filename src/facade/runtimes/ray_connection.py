@@ -15,7 +15,6 @@ from typing import Any
 from facade.errors import ExperimentError, FacadeError
 from facade.machine import cores
 
-
 _SOCKET = "/facade-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.1"
 """The longest name that Ray gives a socket below the directory for temporary files."""
 _LONGEST = 103
