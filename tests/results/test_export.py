@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from facade import history, portable, run
+from facade.choose import Fit, Offer, lead
 from facade.data.load import load
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError, StorageError
 from facade.export import export
@@ -246,6 +247,24 @@ def test_a_new_site_is_told_which_head_fits_with_the_losses(facade, runs, site, 
     assert re.match(rf" +head {1 - right}  loss [\d.]+", second)
     assert verdict.startswith(f"Head {right} fits best, clearly by ")
     assert f"--node {past.final.choice.tolist().index(right)} -o DIR" in verdict
+
+
+@pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
+def test_a_handful_of_samples_make_nothing_clear(facade, monkeypatch, count, few):
+    fits = [Fit(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
+    monkeypatch.setattr("facade.choose.offer", lambda run, data: Offer(fits, []))
+    verdict = facade("choose", "run", "--data", "npz").out.splitlines()[-1]
+    assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
+    assert not lead(*fits).clear
+
+
+def test_the_lead_of_a_model_has_a_student_interval():
+    best, second = (Fit(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    by, reach, samples = lead(best, second)
+    assert (by, samples) == (3.0, 5)
+    assert reach == pytest.approx(2.776 * np.sqrt(2.5) / np.sqrt(5), rel=1e-3)
+    assert lead(best, second).clear
+    assert not lead(second, best).clear
 
 
 def test_heads_that_nobody_deploys_are_not_offered(facade, runs, site, tmp_path):
