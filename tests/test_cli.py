@@ -208,6 +208,15 @@ def test_a_warm_up_that_covers_the_run_is_said(facade, digits, tmp_path):
     assert "warning: algorithm.warmup = 9 covers all 4 rounds: this run is EL" in ended.err
 
 
+def test_the_demo_refuses_a_place_that_is_taken(facade, tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file"):
+        ended = facade("demo", "--out", place)
+        assert ended.code == 2
+        assert f"--out {place} is not empty; give a directory that is new or empty" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(facade, tmp_path):
     ended = facade("demo", "--out", tmp_path / "demo", "--json")
     assert ended.code == 0, ended.err

@@ -21,8 +21,9 @@ from facade.stacks import Stack
 from facade.store import Store
 from facade.tree import Params
 
-FILES = ("rows.jsonl", "timings.jsonl")
-"""What a run appends to, and a checkpoint cuts back."""
+ROWS = "rows.jsonl"
+FILES = (ROWS, "timings.jsonl")
+"""What a run appends to, and a checkpoint cuts back; without the rows before it, none can be continued."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class Checkpoints:
             state, facts = stacks.opened(saved.content)
             checkpoint = Checkpoint(state=state, **facts)
             sizes = {name: self._directory.length(name) for name in FILES}
-            if any(sizes[name] < length for name, length in checkpoint.lengths.items()):
+            if sizes[ROWS] < checkpoint.lengths[ROWS]:
                 warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=2)
                 continue
             for name, length in checkpoint.lengths.items():
-                self._directory.cut(name, length)
+                self._directory.cut(name, min(length, sizes[name]))  # of timings, some may be lost
             return checkpoint
         if self._store.numbers:
             warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)

@@ -125,13 +125,12 @@ class Store:
 
     def remove(self) -> None:
         """Remove all files and the directory, if nothing else is in it."""
-        if not self.directory.is_dir():
-            return
-        for path in self.directory.iterdir():
-            if path.suffix == ".saved" or is_aside(path):
-                path.unlink()
-        if not any(self.directory.iterdir()):
-            self.directory.rmdir()
+        with contextlib.suppress(FileNotFoundError):  # there is none, or somebody else was quicker
+            for path in list(self.directory.iterdir()):
+                if path.suffix == ".saved" or is_aside(path):
+                    path.unlink(missing_ok=True)
+            if not any(self.directory.iterdir()):
+                self.directory.rmdir()
 
     def _files(self) -> list[Path]:
         """By ascending number."""

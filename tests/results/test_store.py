@@ -2,6 +2,7 @@ import errno
 import os
 import resource
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,20 @@ def test_removing_a_store_takes_what_a_crash_left_and_nothing_else(tmp_path):
     (tmp_path / "s" / "mine.txt").write_text("keep")
     kept.remove()
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["mine.txt"]
+
+
+def test_a_store_that_somebody_else_removes_meanwhile_is_gone(tmp_path, monkeypatch):
+    kept, unlink = Store(tmp_path / "s"), Path.unlink
+    kept.save(1, b"x")
+
+    def late(path, missing_ok=False):
+        unlink(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", late)
+    kept.remove()
+    assert not (tmp_path / "s").exists()
+    kept.remove()
 
 
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):

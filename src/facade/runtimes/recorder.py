@@ -17,7 +17,7 @@ from facade.bell import Bell
 from facade.checkpoint import Checkpoint, Checkpoints
 from facade.config import Experiment
 from facade.data.federation import Federation
-from facade.errors import StoppedError
+from facade.errors import RunDirectoryError, StoppedError
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, health_of_heads, judge, summarise
 from facade.rows import Row
@@ -87,7 +87,12 @@ def record(
     if files is not None:
         files.check(experiment, resume)
         if files.finished:
-            return _complete(files)
+            with (
+                contextlib.suppress(RunDirectoryError),
+                files.claimed(),
+            ):  # whoever just ends it tidies up
+                _tidy(files)
+            return Result.load(files.path)
     setup = set_up(experiment, federation)
     compute = runtime(setup)
     if files is None:
@@ -95,13 +100,13 @@ def record(
     with files.claimed(), contextlib.nullcontext(bell) if bell else Bell().listening() as rings:
         files.check(experiment, resume)  # another process may have been here meanwhile
         if files.finished:
-            return _complete(files)
+            _tidy(files)
+            return Result.load(files.path)
         return compute(Recorder(setup, files, progress, rings))
 
 
-def _complete(files: RunDirectory) -> Result:
+def _tidy(files: RunDirectory) -> None:
     Checkpoints(files).remove()  # a crash after the summary was written leaves them
-    return Result.load(files.path)
 
 
 class Recorder:
