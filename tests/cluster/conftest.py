@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
+from cluster.stand_in import EXCEPTIONS, StandIn
 from facade import Experiment, run
 from facade.runtimes import ray_cluster, ray_connection
 from facade.runtimes.ray_worker import Worker, packed
@@ -62,6 +64,17 @@ def run_on(ray, workers):
         return record(experiment, out, play, **options)
 
     return call
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A stand-in for Ray with three machines of one CPU each, and no cluster."""
+    ray = StandIn(1, 1, 1)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.exceptions", EXCEPTIONS)
+    monkeypatch.setattr(ray_cluster, "SLICE", 0)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return ray
 
 
 class At(Quiet):

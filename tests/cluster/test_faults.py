@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -63,16 +64,35 @@ def test_more_shards_than_nodes_are_refused_before_anything_is_written(ray, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(simulated, tmp_path):
+@pytest.fixture
+def start():
+    """Start a command in a session of its own; no process of it is left when the test is over."""
+    with contextlib.ExitStack() as stack:
+
+        def call(command):
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            stack.enter_context(process)
+            stack.callback(end, process)
+            return process
+
+        def end(process):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        yield call
+
+
+def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(start, simulated, tmp_path):
     experiment = tiny("training.rounds=400", "runtime.shards=2", "evaluation.every=400")
     (tmp_path / "tiny.toml").write_text(experiment.toml())
     where = [str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "run"), "--runtime", "ray"]
     command = [sys.executable, "-m", "facade", "run", *where]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = start(command)
     rows = tmp_path / "run" / "rows.jsonl"
-    while process.poll() is None and not (rows.exists() and rows.stat().st_size):
-        with pytest.raises(subprocess.TimeoutExpired):
+    while not (rows.exists() and rows.stat().st_size):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
+        assert process.poll() is None, process.stderr.read()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the group
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said

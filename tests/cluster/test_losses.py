@@ -3,14 +3,12 @@
 import platform
 import re
 import signal
-import sys
 from dataclasses import dataclass
 
 import pytest
 import torch
 
 from cluster.conftest import At, same, tiny
-from cluster.stand_in import EXCEPTIONS, StandIn
 from facade.algorithms.el import EL
 from facade.bell import Bell
 from facade.errors import StoppedError
@@ -21,17 +19,6 @@ from facade.runtimes.recorder import Quiet
 from facade.sweep import Job
 
 LONG = ("training.rounds=12", "evaluation.every=3")
-
-
-@pytest.fixture
-def stand_in(monkeypatch):
-    """Three machines of one CPU each."""
-    ray = StandIn(1, 1, 1)
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setitem(sys.modules, "ray.exceptions", EXCEPTIONS)
-    monkeypatch.setattr(ray_cluster, "SLICE", 0)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    return ray
 
 
 def test_a_lost_machine_is_not_planned_for_while_ray_has_not_missed_it(stand_in, simulated, tmp_path):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from cluster.conftest import same, tiny
 from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster, ray_connection
-from facade.runtimes.recorder import Quiet
+from facade.runtimes.ray_worker import Worker
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
 
@@ -38,6 +39,15 @@ def started_with(variable):
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
                 found[process.name] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     return found
+
+
+def wait_for_the_end_of(processes):
+    """For a minute each: who was told to end may take a moment."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(int(process))
+            select.select([handle], [], [], 60)
+            os.close(handle)
 
 
 def listening(processes):
@@ -69,6 +79,7 @@ def test_the_command_line_runs_and_sweeps_on_ray_and_leaves_nothing_behind(simul
         for seed in (1, 2):
             (found,) = (tmp_path / "sweep").glob(f"*-seed{seed}")
             same(Result.load(found), simulated(tiny(f"seed={seed}")))
+        wait_for_the_end_of(started_with(f"TMPDIR={short}"))
         assert started_with(f"TMPDIR={short}") == {}
         assert list(Path(short).iterdir()) == []
 
@@ -139,26 +150,23 @@ def test_a_thousand_nodes_over_two_shards(run_on):
     assert ended.summary["state_sha256"] == run(experiment).summary["state_sha256"]
 
 
-class Watch(Quiet):
-    """Notes this process's own memory after every round."""
+def test_states_and_models_pass_through_the_driver_in_pieces(stand_in, simulated, tmp_path, monkeypatch):
+    pieces, piece = [], Worker.piece
 
-    def __init__(self):
-        self.megabytes = []
+    def watched(self, *what):
+        pieces.append(piece(self, *what))
+        return pieces[-1]
 
-    def round(self, done, rounds):
-        status = Path("/proc/self/status").read_text()
-        self.megabytes.append(int(status.split("RssAnon:")[1].split()[0]) / 1024)
-
-
-def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 20)
-    settings = ("data.clusters=96:32", "model.name=cluster.large:Large", "training.steps=1", "training.rounds=4")
-    experiment = tiny(*settings, "algorithm.name=el", "network.loss=0", "network.offline=0")
-    watch = Watch()
-    run_on(experiment, 2, tmp_path / "run", progress=watch)
-    states = (tmp_path / "run" / "models.safetensors").stat().st_size / 2**20
-    assert states > 130
-    assert max(watch.megabytes) - watch.megabytes[0] < 40, "two checkpoints and the models went through in pieces"
+    monkeypatch.setattr(Worker, "piece", watched)
+    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 16)
+    experiment = tiny("data.clusters=40:8", "algorithm.name=el")
+    same(ray_cluster.run_connected(experiment, tmp_path / "run"), simulated(experiment))
+    models = (tmp_path / "run" / "models.safetensors").stat().st_size
+    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * ray_cluster.PIECE_BYTES, (
+        "a checkpoint, and models"
+    )
+    assert max(found.nbytes for found in pieces) <= ray_cluster.PIECE_BYTES
+    assert max(len(found) for found in pieces) > 1
 
 
 @pytest.mark.parametrize(
