@@ -227,3 +227,10 @@ def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(facade, t
     assert results["facade"]["separated"]
     assert gap["facade"] < 0.6 * gap["el"]
     assert max(len(line) for line in ended.out.splitlines() if line.startswith(("facade ", "el "))) <= 80
+
+
+def test_a_value_is_not_taken_for_the_option_that_shows_where_an_error_was_raised(facade, digits):
+    ended = facade("run", digits, "--set", "algorithm.name=x", "--out", "--debug")
+    assert ended.code == 2
+    assert "unknown algorithm 'x'" in ended.err
+    assert "Traceback" not in ended.err
