@@ -174,6 +174,15 @@ def test_a_warm_up_that_covers_the_run_is_said(command, digits, tmp_path):
     assert "warning: algorithm.warmup = 9 covers all 4 rounds: this run is EL" in ended.err
 
 
+def test_the_demo_refuses_a_place_that_is_taken(command, tmp_path):
+    (tmp_path / "file").touch()
+    for place in (tmp_path, tmp_path / "file"):
+        ended = command("demo", "--out", place)
+        assert ended.code == 2
+        assert f"--out {place} is not empty; give a directory that is new or empty" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(command, tmp_path):
     ended = command("demo", "--out", tmp_path / "demo", "--json")
     assert ended.code == 0, ended.err
@@ -184,3 +193,10 @@ def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(command, 
     assert results["facade"]["separated"]
     assert gap["facade"] < 0.6 * gap["el"]
     assert max(len(line) for line in ended.out.splitlines() if line.startswith(("facade ", "el "))) <= 80
+
+
+def test_a_value_is_not_taken_for_the_option_that_shows_where_an_error_was_raised(command, digits):
+    ended = command("run", digits, "--set", "algorithm.name=x", "--out", "--debug")
+    assert ended.code == 2
+    assert "unknown algorithm 'x'" in ended.err
+    assert "Traceback" not in ended.err

@@ -23,7 +23,6 @@ def archive(run: Path, into: Path) -> Path:
         raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
     experiment = Experiment.load(run / "experiment.toml").with_(f"data.root='{Data.model_fields['root'].default}'")
     summary = {name: value for name, value in directory.read("result.json").items() if name != "run_dir"}
-    kept.mkdir(parents=True, exist_ok=True)
     store.replace(kept / "experiment.toml", experiment.toml().encode())
     for name in _COPIED:
         store.replace(kept / name, (run / name).read_bytes())

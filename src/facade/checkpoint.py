@@ -7,13 +7,8 @@ not know how nodes are split over shards or threads.
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -26,8 +21,9 @@ from facade.stacks import Stack
 from facade.store import Store
 from facade.tree import Params
 
-FILES = ("rows.jsonl", "timings.jsonl")
-"""What a run appends to, and a checkpoint cuts back."""
+ROWS = "rows.jsonl"
+FILES = (ROWS, "timings.jsonl")
+"""What a run appends to, and a checkpoint cuts back; without the rows before it, none can be continued."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +82,11 @@ class Checkpoints:
             state, facts = stacks.opened(saved.content)
             checkpoint = Checkpoint(state=state, **facts)
             sizes = {name: self._directory.length(name) for name in FILES}
-            if any(sizes[name] < length for name, length in checkpoint.lengths.items()):
+            if sizes[ROWS] < checkpoint.lengths[ROWS]:
                 warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=2)
                 continue
             for name, length in checkpoint.lengths.items():
-                self._directory.cut(name, length)
+                self._directory.cut(name, min(length, sizes[name]))  # of timings, some may be lost
             return checkpoint
         if self._store.numbers:
             warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
@@ -104,34 +100,3 @@ class Checkpoints:
     def remove(self) -> None:
         """A complete run needs none."""
         self._store.remove()
-
-
-class Bell:
-    """Rings when SIGINT or SIGTERM arrives, so that a run can finish what it is doing; a second
-    Ctrl-C does not wait."""
-
-    def __init__(self) -> None:
-        self.rung: int | None = None
-        """Number of the signal."""
-
-    @contextlib.contextmanager
-    def listening(self, then: Callable[[int], None] | None = None) -> Iterator[Bell]:
-        """Take signals inside the with-block, and call `then` with the first one's number. Only the
-        main thread can; elsewhere nothing rings."""
-        self._then = then
-        if threading.current_thread() is not threading.main_thread():
-            yield self
-            return
-        before = {number: signal.signal(number, self._ring) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _ring(self, number: int, frame: FrameType | None) -> None:
-        if self.rung is not None:
-            raise KeyboardInterrupt
-        self.rung = number
-        if self._then is not None:
-            self._then(number)

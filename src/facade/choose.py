@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,11 @@ from facade.data.load import load
 from facade.errors import ExperimentError
 from facade.metrics import Floats
 from facade.result import Result
+from facade.statistics import student_interval
 
 _CHUNK = 256
+ENOUGH = 5
+"""Samples below which no lead is called clear: their spread says too little of that of others."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,24 @@ def _examined(result: Result, node: int, site: Labelled) -> tuple[Floats, float]
     return np.concatenate(losses), right / len(site)
 
 
-def lead(best: Fit, second: Fit) -> tuple[float, float]:
-    """How much lower the best loss is, and the half-width of a 95 % interval for that (the samples are
-    the same for both, so their differences count)."""
+class Lead(NamedTuple):
+    """How much better the best fit is than the second."""
+
+    by: float
+    """Mean difference of their losses."""
+    reach: float | None
+    """Half-width of a 95 % interval for that; None: one sample has no spread."""
+    samples: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether it can be told from chance."""
+        return self.samples >= ENOUGH and self.reach is not None and self.by > self.reach
+
+
+def lead(best: Fit, second: Fit) -> Lead:
+    """How much lower the best loss is. The samples are the same for both, so their differences count."""
     difference = second.losses - best.losses
-    return float(difference.mean()), 1.96 * float(difference.std()) / math.sqrt(len(difference))
+    interval = student_interval(difference.tolist())
+    reach = None if interval is None else (interval.high - interval.low) / 2
+    return Lead(float(difference.mean()), reach, len(difference))

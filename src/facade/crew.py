@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import queue
 import subprocess
@@ -10,12 +11,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from facade.checkpoint import Bell
+from facade.bell import Bell
 from facade.sweep import Job
 from facade.worker import Event, compute
 
 Tell = Callable[[Job, Event], None]
+Compute = Callable[[Job, Callable[[Event], None]], Event]
+"""Computes one run, telling its progress; the event that it returns says how the run ended."""
 
 
 @dataclass(frozen=True)
@@ -28,93 +32,133 @@ class Ended:
     reason: str = ""
 
 
-def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell) -> Iterator[Ended]:
-    """Compute the runs, `at_once` at a time, telling their progress. SIGINT and SIGTERM end it once
-    every run under way has written a checkpoint: those end as "stopped", the rest is not begun."""
+def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
+    """Compute the runs, `at_once` at a time, telling their progress. SIGINT and SIGTERM ring the bell and
+    end it once every run under way has written a checkpoint: those end as "stopped", the rest is not
+    begun."""
     if at_once > 1:
-        yield from _Crew(jobs, min(at_once, len(jobs)), tell).work()
+        yield from _in_processes(jobs, min(at_once, len(jobs)), tell, bell)
         return
-    for job in jobs:
-        ended = Ended(job, **compute(job.experiment, job.path, lambda event, job=job: tell(job, event)))  # type: ignore[misc]
-        yield ended
-        if ended.ended == "stopped":
-            return
+    from facade.runtimes import local
+
+    run = functools.partial(local.run, bell=bell)
+    with bell.listening():
+        for job in jobs:
+            if bell.rung is not None:
+                return
+            yield Ended(job, **compute(job.experiment, job.path, functools.partial(tell, job), run))
 
 
-class _Crew:
-    """Worker processes, each led by a thread that hands it one job after the other. A worker that dies
-    fails one run, and another takes its place."""
+def spread(
+    jobs: Sequence[Job], computers: Sequence[contextlib.AbstractContextManager[Compute]], tell: Tell, bell: Bell
+) -> Iterator[Ended]:
+    """Compute the runs in threads, one per computer, each run by whoever is free. Nothing is begun once the
+    bell has rung. Whatever goes wrong in a thread fails one run: whoever waits is always told its end."""
+    todo, lock = iter(jobs), threading.Lock()
+    events: queue.SimpleQueue[tuple[Job, Event] | None] = queue.SimpleQueue()
 
-    def __init__(self, jobs: Sequence[Job], size: int, tell: Tell) -> None:
-        self._tell = tell
-        self._size = size
-        self._todo = iter(jobs)
-        self._lock = threading.Lock()
-        self._events: queue.SimpleQueue[tuple[Job, Event] | None] = queue.SimpleQueue()
-        self._workers: list[subprocess.Popen[str]] = []
-        self._stopping = False
+    def following() -> Job | None:
+        with lock:
+            return None if bell.rung is not None else next(todo, None)
 
-    def work(self) -> Iterator[Ended]:
-        leaders = [threading.Thread(target=self._lead, daemon=True) for _ in range(self._size)]
+    def told(job: Job, event: Event) -> None:
+        events.put((job, event))
+
+    def lead(computer: contextlib.AbstractContextManager[Compute]) -> None:
         try:
-            with Bell().listening(self._stop):
-                for leader in leaders:
-                    leader.start()
-                for _ in leaders:
-                    while (happened := self._events.get()) is not None:
-                        job, event = happened
-                        if "ended" in event:
-                            yield Ended(job, **event)
-                        else:
-                            self._tell(job, event)
+            with computer as compute_one:
+                while (job := following()) is not None:
+                    try:
+                        told(job, compute_one(job, functools.partial(told, job)))
+                    except BaseException as error:  # also SystemExit of a user's own code
+                        told(job, {"ended": "failed", "reason": f"{type(error).__name__}: {error}"})
         finally:
-            for worker in self._workers:
-                worker.kill()
-                with contextlib.suppress(BrokenPipeError), worker:
-                    pass  # closes its pipes and waits for its end
+            events.put(None)
 
-    def _stop(self, signal: int) -> None:
-        """Begin nothing new, and let the runs under way write a checkpoint."""
-        self._stopping = True
-        for worker in self._workers:
-            worker.terminate()
+    leaders = [threading.Thread(target=lead, args=(computer,), daemon=True) for computer in computers]
+    for leader in leaders:
+        leader.start()
+    for _ in leaders:
+        while (happened := events.get()) is not None:
+            job, event = happened
+            if "ended" in event:
+                yield Ended(job, **event)
+            else:
+                tell(job, event)
 
-    def _lead(self) -> None:
-        worker: subprocess.Popen[str] | None = None
-        while (job := self._next()) is not None:
-            worker = worker if worker is not None and worker.poll() is None else self._hire()
-            for event in self._ask(worker, job):
-                self._events.put((job, event))
-        if worker is not None and worker.stdin is not None:
-            worker.stdin.close()
-        self._events.put(None)
 
-    def _next(self) -> Job | None:
-        with self._lock:
-            return None if self._stopping else next(self._todo, None)
+def _in_processes(jobs: Sequence[Job], size: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
+    places = [_Place(bell) for _ in range(size)]
 
-    def _hire(self) -> subprocess.Popen[str]:
-        """A new worker, in a session of its own: Ctrl-C reaches it through us, and once."""
-        command = [sys.executable, "-m", "facade.worker"]
-        pipe = subprocess.PIPE
-        worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
-        self._workers.append(worker)
-        if self._stopping:
-            worker.terminate()
-        return worker
+    def stop(signal: int) -> None:
+        for place in places:
+            place.stop()
 
-    def _ask(self, worker: subprocess.Popen[str], job: Job) -> Iterator[Event]:
-        """The events of one job, the last of which says how it ended."""
+    with bell.listening(stop):
+        try:
+            yield from spread(jobs, places, tell, bell)
+        finally:
+            for place in places:
+                place.clear()
+
+
+class _Place:
+    """Where one worker process after the other computes runs: one that dies fails one run, and another
+    takes its place."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._worker: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing left to do: the worker may go."""
+        if self._worker is not None and self._worker.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has died with a request unread
+                self._worker.stdin.close()
+
+    def __call__(self, job: Job, tell: Callable[[Event], None]) -> Event:
+        """Compute one run."""
+        try:
+            worker = self._hired()
+        except OSError as error:
+            return {"ended": "failed", "reason": f"no process could be started for it: {error.strerror}"}
         request = {"path": str(job.path), "experiment": job.experiment.model_dump()}
         try:
             print(json.dumps(request), file=worker.stdin, flush=True)
             for line in worker.stdout or ():
                 event: Event = json.loads(line)
-                yield event
                 if "ended" in event:
-                    return
-        except BrokenPipeError:
-            pass
+                    return event
+                tell(event)
+        except (BrokenPipeError, ValueError):  # it died, perhaps in the middle of a line
+            worker.kill()
         code = worker.wait()
         reason = f"its process ended with code {code} (killed, or out of memory?)"
-        yield {"ended": "stopped"} if self._stopping else {"ended": "failed", "reason": reason}
+        return {"ended": "stopped"} if self._bell.rung is not None else {"ended": "failed", "reason": reason}
+
+    def stop(self) -> None:
+        """Let the run under way write a checkpoint and end."""
+        if self._worker is not None:
+            self._worker.terminate()
+
+    def clear(self) -> None:
+        """End the worker, whatever it does, and wait for its end."""
+        if self._worker is not None:
+            self._worker.kill()
+            with contextlib.suppress(BrokenPipeError), self._worker:
+                pass  # closes its pipes
+
+    def _hired(self) -> subprocess.Popen[str]:
+        """The worker, in a session of its own: Ctrl-C reaches it through us, and once."""
+        if self._worker is not None and self._worker.poll() is None:
+            return self._worker
+        self.clear()
+        command = [sys.executable, "-m", "facade.worker"]
+        pipe = subprocess.PIPE
+        self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+        if self._bell.rung is not None:
+            self._worker.terminate()
+        return self._worker

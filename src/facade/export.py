@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,7 @@ class Exported:
 def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Exported:
     """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and not (out.is_dir() and all(store.is_aside(path) for path in out.iterdir())):
         raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
     result, past = Result.load(run), history.load(run)
     twins = tree.digests(result.models, len(past.test_of))
@@ -52,10 +54,7 @@ def export(run: str | Path, out: str | Path, node: int | None = None, head: int 
     same = [i for i, digest in enumerate(twins) if digest == twins[chosen]]
     left_out = {name: form.reason for name, form in forms.items() if form.content is None}
     files["README.md"] = card(past, facts, chosen, same, sorted(files), left_out).encode()
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        store.replace(out / name, content)
-    _check(out, model)
+    _write(files, out, model)
     return Exported(chosen, [out / name for name in sorted(files)], left_out)
 
 
@@ -89,6 +88,22 @@ def _weights(result: Result, node: int) -> bytes:
     return save({name: leaf.contiguous().clone() for name, leaf in tree.rows(result.models, node).items()})
 
 
+def _write(files: dict[str, bytes], out: Path, model: Deployed) -> None:
+    """Write the files and check them where nobody takes them for a model; then give them their names."""
+    new, aside = not out.exists(), out / ".unchecked.tmp"
+    try:
+        for name, content in files.items():
+            store.replace(aside / name, content)
+        _check(aside, model)
+        with store.writing(out):
+            for name in files:
+                os.replace(aside / name, out / name)
+    except BaseException:
+        shutil.rmtree(out if new else aside, ignore_errors=True)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def _check(out: Path, model: Deployed) -> None:
     """Load what was written and compare it, to the bit, with what was meant."""
     wave = torch.arange(model.example().numel()).view_as(model.example()) * 37 % 256
@@ -97,4 +112,7 @@ def _check(out: Path, model: Deployed) -> None:
         # run_path, unlike an import, leaves no compiled copy beside the file
         written = runpy.run_path(str(out / "model.py"))["load"]()
         if not torch.equal(written(samples), model(samples)):
-            raise FacadeError(f"{out / 'model.py'} does not compute what the run's model computes; it must not be used")
+            raise FacadeError(
+                "the exported model.py does not compute what the run's model computes, so nothing was written;"
+                " export another node, or report the model's architecture"
+            )

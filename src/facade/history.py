@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,12 +90,17 @@ class History:
     def point(self) -> dict[str, Any]:
         """What determines the run but for the seed, by `section.key`: runs with equal points are
         repetitions of one experiment."""
-        return {key: value for key, value in determining(self.experiment).items() if key != "seed"}
+        return point_of(self.experiment)
 
     @functools.cached_property
     def point_hash(self) -> str:
         """SHA-256 of the point."""
         return hash_of(self.point)
+
+
+def point_of(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What determines a run but for the seed, of a resolved experiment as nested dicts."""
+    return {key: value for key, value in determining(resolved).items() if key != "seed"}
 
 
 def hash_of(point: dict[str, Any]) -> str:

@@ -226,13 +226,19 @@ def _digest(federation: Federation) -> str:
     return digest.hexdigest()
 
 
-def environment(threads: int, executor: str) -> Row:
-    """Where a run was computed."""
+def versions() -> Row:
+    """Of what computes here."""
     return {
         "facade": version("facade-dl"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
+    }
+
+
+def environment(threads: int, executor: str) -> Row:
+    """Where a run was computed."""
+    return versions() | {
         "platform": platform.platform(),
         "cpu": machine.cpu(),
         "cores": machine.cores(),

@@ -28,14 +28,15 @@ Buffer = bytes | memoryview
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Make `content` the content of `path` in one step."""
+    """Make `content` the content of `path` in one step; its directory is made."""
     write(path, [content])
 
 
 def write(path: Path, parts: Iterable[Buffer]) -> None:
-    """Make `parts`, one after the other, the content of `path` in one step."""
+    """Make `parts`, one after the other, the content of `path` in one step; its directory is made."""
     aside = path.with_name(f".{path.name}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("wb") as file:
             for part in parts:
                 file.write(part)
@@ -106,8 +107,6 @@ class Store:
     def write(self, number: int, parts: Iterable[Buffer]) -> Path:
         """`save` for content that comes in parts, one after the other."""
         path = self.directory / f"{number:09d}.saved"
-        with writing(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
         write(path, _with_footer(parts))
         older = [p for p in self._files() if p.name <= path.name]
         for unwanted in set(self._files()) - set(older[-self.keep :]):
@@ -126,13 +125,12 @@ class Store:
 
     def remove(self) -> None:
         """Remove all files and the directory, if nothing else is in it."""
-        if not self.directory.is_dir():
-            return
-        for path in self.directory.iterdir():
-            if path.suffix == ".saved" or is_aside(path):
-                path.unlink()
-        if not any(self.directory.iterdir()):
-            self.directory.rmdir()
+        with contextlib.suppress(FileNotFoundError):  # there is none, or somebody else was quicker
+            for path in list(self.directory.iterdir()):
+                if path.suffix == ".saved" or is_aside(path):
+                    path.unlink(missing_ok=True)
+            if not any(self.directory.iterdir()):
+                self.directory.rmdir()
 
     def _files(self) -> list[Path]:
         """By ascending number."""

@@ -15,12 +15,12 @@ from facade import store
 from facade.checkpoint import Checkpoints
 from facade.config import Experiment
 from facade.errors import ExperimentError, unknown
-from facade.history import hash_of, load
-from facade.records import RunDirectory, determining
+from facade.history import hash_of, load, point_of
+from facade.metrics import GROUP_METRICS
+from facade.records import RunDirectory
 from facade.statistics import validated
 
-_BETWEEN_CLUSTERS = {"dp", "eo", "dp_sum", "eo_sum"}
-LOWER_IS_BETTER = {"loss", "gap"} | _BETWEEN_CLUSTERS
+LOWER_IS_BETTER = {"loss", "gap", *GROUP_METRICS}
 SELECTABLE = ["all", "worst_node", "worst_cluster", "fair_accuracy", *sorted(LOWER_IS_BETTER)]
 
 
@@ -81,7 +81,7 @@ def directory_name(experiment: Experiment) -> str:
 
 
 def _mark(experiment: Experiment) -> str:
-    return hash_of({k: v for k, v in determining(experiment.model_dump()).items() if k != "seed"})
+    return hash_of(point_of(experiment.model_dump()))
 
 
 def points(grid: Iterable[str]) -> list[tuple[str, ...]]:
@@ -144,7 +144,7 @@ def check_selection(select: str, jobs: Sequence[Job]) -> str:
     without = [job for job in jobs if job.experiment.data.validation == 0]
     if without:
         raise ExperimentError(f"--select {select} needs validation data; add --set data.validation=0.1")
-    if number in _BETWEEN_CLUSTERS and any(len(job.experiment.data.sizes) == 1 for job in jobs):
+    if number in GROUP_METRICS and any(len(job.experiment.data.sizes) == 1 for job in jobs):
         raise ExperimentError(f"--select {select} needs two clusters or more; expected validation.all or alike")
     return number
 

@@ -7,14 +7,17 @@ a run is under way, then {"ended": "finished"}, {"ended": "failed", "reason": ..
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facade.errors import FacadeError, StoppedError
+from facade import store
+from facade.errors import FacadeError, StoppedError, StorageError
 
 if TYPE_CHECKING:
     from facade.config import Experiment
@@ -22,12 +25,9 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 
-def compute(
-    experiment: Experiment, path: Path, tell: Callable[[Event], None], run: Callable[..., Any] | None = None
-) -> Event:
-    """Run or resume one experiment, here or by `run`; how it ended. Whatever goes wrong in it ends this
-    run only."""
-    from facade.runtimes import local
+def compute(experiment: Experiment, path: Path, tell: Callable[[Event], None], run: Callable[..., Any]) -> Event:
+    """Run or resume one experiment by `run`; how it ended. Whatever goes wrong in it ends this run only. Where
+    a user's own code failed is written to NAME-failure.txt beside the run directory."""
     from facade.runtimes.recorder import Quiet
 
     class Teller(Quiet):
@@ -37,20 +37,35 @@ def compute(
         def round(self, done: int, rounds: int) -> None:
             tell({"done": done})
 
+    noted = path.with_name(f"{path.name}-failure.txt")
+    with contextlib.suppress(OSError):
+        noted.unlink()  # of an earlier attempt
     try:
-        (run or local.run)(experiment, path, resume=True, progress=Teller())
+        run(experiment, path, resume=True, progress=Teller())
     except StoppedError:
         return {"ended": "stopped"}
     except FacadeError as error:
         return {"ended": "failed", "reason": str(error)}
     except Exception as error:  # a mistake in a user's own algorithm or model
-        return {"ended": "failed", "reason": f"{type(error).__name__}: {error}"}
+        return {"ended": "failed", "reason": _noted(error, noted)}
     return {"ended": "finished"}
+
+
+def _noted(error: Exception, file: Path) -> str:
+    """What went wrong, in a line, and the file that says where."""
+    raised = getattr(error, "cause", None) or error  # Ray wraps what was raised in a worker
+    said = f"{type(raised).__name__}: {raised}".splitlines()[0]
+    try:
+        store.replace(file, "".join(traceback.format_exception(error)).encode())
+    except StorageError as complaint:
+        return f"{said}; {complaint}"
+    return f"{said}; {file} says where"
 
 
 def serve() -> None:
     """Compute what standard input asks for until it ends or somebody asks to stop."""
     from facade.config import Experiment
+    from facade.runtimes import local
 
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a user's code prints must not mix with the events
@@ -61,7 +76,7 @@ def serve() -> None:
 
     for line in sys.stdin:
         request = json.loads(line)
-        end = compute(Experiment.of(request["experiment"]), Path(request["path"]), tell)
+        end = compute(Experiment.of(request["experiment"]), Path(request["path"]), tell, local.run)
         tell(end)
         if end["ended"] == "stopped":
             return

@@ -1,7 +1,10 @@
 """A Ray cluster for the tests of one process, and tiny runs on it."""
 
+import sys
+
 import pytest
 
+from cluster.stand_in import EXCEPTIONS, StandIn
 from experiments import digits
 from facade import run
 from facade.runtimes import ray_cluster, ray_connection
@@ -37,12 +40,24 @@ def run_on(ray, workers):
 
     def call(experiment, shards, out=None, **options):
         def play(setup):
-            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), 1)
+            share = ray_cluster.Share(shards, cpus=0, threads=1, machines=frozenset())
+            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), share)
             return lambda recorder: troupe.play(recorder, recorder.start())
 
         return record(experiment, out, play, **options)
 
     return call
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A stand-in for Ray with three machines of one CPU each, and no cluster."""
+    ray = StandIn(1, 1, 1)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.exceptions", EXCEPTIONS)
+    monkeypatch.setattr(ray_cluster, "SLICE", 0)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return ray
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ from cluster.conftest import tiny
 from facade import DivergedError, Federation, run
 from facade.algorithms import ALGORITHMS
 from facade.errors import StoppedError
-from runs import assert_same as same
-from runs import stop_at
+from runs import assert_same, stop_at
 
 EXECUTORS = ("stacked", "looped")
 DTYPES = ("float32", "float64")
@@ -19,7 +18,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
     settings = (f"algorithm.name={algorithm}", f"runtime.executor={executor}", f"runtime.dtype={dtype}")
     experiment = tiny(*settings)
     for shards in (1, 2, 5):
-        same(run_on(experiment, shards), simulated(experiment))
+        assert_same(run_on(experiment, shards), simulated(experiment))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
 )
 def test_topologies_seeding_momentum_and_validation_give_the_simulators_bits_too(settings, run_on, simulated):
     experiment = tiny(*settings)
-    same(run_on(experiment, 3), simulated(experiment))
+    assert_same(run_on(experiment, 3), simulated(experiment))
 
 
 def test_a_federation_of_ones_own_goes_to_the_cluster(run_on):
@@ -46,7 +45,7 @@ def test_a_federation_of_ones_own_goes_to_the_cluster(run_on):
     test = (generator.normal(size=(12, 6)).astype(np.float32), np.arange(12) % 3)
     federation = Federation.from_nodes(nodes, test=test)
     experiment = tiny("data.source=given", "data.clusters=4", "data.skew=none")
-    same(run_on(experiment, 2, federation=federation), run(experiment, federation=federation))
+    assert_same(run_on(experiment, 2, federation=federation), run(experiment, federation=federation))
 
 
 def test_a_run_goes_from_the_laptop_to_the_cluster_and_back(run_on, simulated, tmp_path):
@@ -57,7 +56,7 @@ def test_a_run_goes_from_the_laptop_to_the_cluster_and_back(run_on, simulated, t
         run_on(experiment, 3, tmp_path / "run", resume=True, progress=stop_at(5))
     with pytest.raises(StoppedError, match="after round 7"):
         run_on(experiment, 2, tmp_path / "run", resume=True, progress=stop_at(7))
-    same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))
+    assert_same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))
 
 
 def test_what_the_cluster_leaves_is_what_the_simulator_leaves(run_on, tmp_path):

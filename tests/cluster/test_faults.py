@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,8 +11,7 @@ from cluster.conftest import tiny
 from facade import run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster
-from runs import At
-from runs import assert_same as same
+from runs import At, assert_same
 
 LONG = ("training.rounds=12", "evaluation.every=3")
 
@@ -30,7 +30,7 @@ def test_a_killed_worker_costs_a_warning_and_nothing_else(ray, simulated, tmp_pa
 
     with pytest.warns(UserWarning, match=r"a worker was lost .*; going on from round 6"):
         ended = ray_cluster.run_connected(experiment, tmp_path / "run", progress=At(7, kill))
-    same(ended, simulated(experiment))
+    assert_same(ended, simulated(experiment))
 
 
 def test_without_a_directory_a_run_that_lost_a_worker_begins_again(ray, simulated):
@@ -41,7 +41,7 @@ def test_without_a_directory_a_run_that_lost_a_worker_begins_again(ray, simulate
         os.kill(min(set(living(ray)) - before), signal.SIGKILL)
 
     with pytest.warns(UserWarning, match="going on from round 0"):
-        same(ray_cluster.run_connected(experiment, progress=At(2, kill)), simulated(experiment))
+        assert_same(ray_cluster.run_connected(experiment, progress=At(2, kill)), simulated(experiment))
 
 
 def test_a_machine_killed_in_the_middle_of_a_run_changes_no_bit(simulated, tmp_path):
@@ -65,19 +65,38 @@ def test_more_shards_than_nodes_are_refused_before_anything_is_written(ray, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(simulated, tmp_path):
+@pytest.fixture
+def start():
+    """Start a command in a session of its own; no process of it is left when the test is over."""
+    with contextlib.ExitStack() as stack:
+
+        def call(command):
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            stack.enter_context(process)
+            stack.callback(end, process)
+            return process
+
+        def end(process):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        yield call
+
+
+def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(start, simulated, tmp_path):
     experiment = tiny("training.rounds=400", "runtime.shards=2", "evaluation.every=400")
     (tmp_path / "tiny.toml").write_text(experiment.toml())
     where = [str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "run"), "--runtime", "ray"]
     command = [sys.executable, "-m", "facade", "run", *where]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = start(command)
     rows = tmp_path / "run" / "rows.jsonl"
-    while process.poll() is None and not (rows.exists() and rows.stat().st_size):
-        with pytest.raises(subprocess.TimeoutExpired):
+    while not (rows.exists() and rows.stat().st_size):
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
+        assert process.poll() is None, process.stderr.read()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the group
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "stopped after round" in said
     assert "--resume" in said
-    same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))
+    assert_same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from experiments import written
 from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes import ray_cluster, ray_connection
-from facade.runtimes.recorder import Quiet
-from runs import assert_same as same
+from facade.runtimes.ray_worker import Worker
+from runs import assert_same
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
 
@@ -35,6 +36,15 @@ def started_with(variable):
             if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
                 found[process.name] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     return found
+
+
+def wait_for_the_end_of(processes):
+    """For a minute each: who was told to end may take a moment."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(int(process))
+            select.select([handle], [], [], 60)
+            os.close(handle)
 
 
 def listening(processes):
@@ -59,13 +69,14 @@ def test_the_command_line_runs_and_sweeps_on_ray_and_leaves_nothing_behind(simul
     with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path
         ended = facade("run", file, "--out", tmp_path / "run", "--runtime", "ray", "--shards", "2", TMPDIR=short)
         assert ended.returncode == 0, ended.stderr
-        same(Result.load(tmp_path / "run"), simulated(tiny()))
+        assert_same(Result.load(tmp_path / "run"), simulated(tiny()))
         assert 'name = "ray"' in (tmp_path / "run" / "experiment.toml").read_text()
         swept = facade("sweep", file, "--seeds", "1,2", "--out", tmp_path / "sweep", "--runtime", "ray", TMPDIR=short)
         assert swept.returncode == 0, swept.stderr
         for seed in (1, 2):
             (found,) = (tmp_path / "sweep").glob(f"*-seed{seed}")
-            same(Result.load(found), simulated(tiny(f"seed={seed}")))
+            assert_same(Result.load(found), simulated(tiny(f"seed={seed}")))
+        wait_for_the_end_of(started_with(f"TMPDIR={short}"))
         assert started_with(f"TMPDIR={short}") == {}
         assert list(Path(short).iterdir()) == []
 
@@ -136,26 +147,23 @@ def test_a_thousand_nodes_over_two_shards(run_on):
     assert ended.summary["state_sha256"] == run(experiment).summary["state_sha256"]
 
 
-class Watch(Quiet):
-    """Notes this process's own memory after every round."""
+def test_states_and_models_pass_through_the_driver_in_pieces(stand_in, simulated, tmp_path, monkeypatch):
+    pieces, piece = [], Worker.piece
 
-    def __init__(self):
-        self.megabytes = []
+    def watched(self, *what):
+        pieces.append(piece(self, *what))
+        return pieces[-1]
 
-    def round(self, done, rounds):
-        status = Path("/proc/self/status").read_text()
-        self.megabytes.append(int(status.split("RssAnon:")[1].split()[0]) / 1024)
-
-
-def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 20)
-    settings = ("data.clusters=96:32", "model.name=cluster.large:Large", "training.steps=1", "training.rounds=4")
-    experiment = tiny(*settings, "algorithm.name=el", "network.loss=0", "network.offline=0")
-    watch = Watch()
-    run_on(experiment, 2, tmp_path / "run", progress=watch)
-    states = (tmp_path / "run" / "models.safetensors").stat().st_size / 2**20
-    assert states > 130
-    assert max(watch.megabytes) - watch.megabytes[0] < 40, "two checkpoints and the models went through in pieces"
+    monkeypatch.setattr(Worker, "piece", watched)
+    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 16)
+    experiment = tiny("data.clusters=40:8", "algorithm.name=el")
+    assert_same(ray_cluster.run_connected(experiment, tmp_path / "run"), simulated(experiment))
+    models = (tmp_path / "run" / "models.safetensors").stat().st_size
+    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * ray_cluster.PIECE_BYTES, (
+        "a checkpoint, and models"
+    )
+    assert max(found.nbytes for found in pieces) <= ray_cluster.PIECE_BYTES
+    assert max(len(found) for found in pieces) > 1
 
 
 @pytest.mark.parametrize(
@@ -173,3 +181,24 @@ def test_the_drivers_memory_does_not_grow_with_rounds_or_with_the_models(run_on,
 )
 def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, share):
     assert ray_cluster.largest_share(machines, shards) == share
+
+
+def test_where_the_temporary_directory_has_a_long_name_ray_gets_another(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
+    with ray_connection._directory() as files:
+        assert str(Path(files).parent) == "/tmp"
+    monkeypatch.setattr(tempfile, "tempdir", "/missing")
+    with pytest.raises(ray_connection.ClusterError, match=r"below /missing, which cannot be made \(No such file"):
+        ray_connection._directory()
+
+
+def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
+    def fails(**_):
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes: /long\nand more")
+
+    kinds = SimpleNamespace(AuthenticationError=PermissionError, RayError=LookupError)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=bool, init=fails, exceptions=kinds))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setattr(ray_connection, "_set_environment", lambda address: None)
+    with pytest.raises(ray_connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
+        ray_connection.connected().__enter__()

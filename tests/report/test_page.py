@@ -5,7 +5,7 @@ import pytest
 
 from facade.history import load_all
 from facade.report import facts, panels, theme, words
-from facade.report.page import report
+from facade.report.page import report, vega
 from handmade import write_run
 from report.conftest import write_large_run
 from surroundings import loaded_by
@@ -224,3 +224,20 @@ def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path,
     assert made.code == 0, made.err
     assert "pip install 'facade-dl[report]', then: facade report" in made.err
     assert not (tmp_path / "sweep" / "report.html").exists()
+
+
+def test_a_home_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
+    import vl_convert
+
+    (tmp_path / "taken").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "taken"))
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda *_, **__: "draws </script>")
+    assert vega.__wrapped__() == "draws <\\/script>"
+
+
+def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path, command, digits_runs):
+    (tmp_path / "taken").touch()
+    ended = command("report", digits_runs / "el-1", "--out", tmp_path / "taken" / "page.html")
+    assert ended.code == 1
+    assert ended.err.startswith(f"error: {tmp_path}/taken/page.html could not be written")
+    assert ended.err.count("\n") == 1

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import facade
 from facade import Experiment, run
+from facade.runtimes.local_network import PRELOADED
 
 LIBRARY = str(Path(facade.__file__).parent)
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["facade.runtimes.local", "sklearn.datasets", "safetensors.torch"])
+# A process has one fork server, so that it must serve the tests of local networks too.
+PROCESSES.set_forkserver_preload(["facade.runtimes.local", *PRELOADED])
 
 
 class Lines:

@@ -6,7 +6,7 @@ import pytest
 
 from facade import Result, history
 from facade.archive import archive
-from facade.errors import RunDirectoryError
+from facade.errors import RunDirectoryError, StorageError
 from results.conftest import tiny
 
 
@@ -62,3 +62,9 @@ def test_damaged_rows_are_refused_with_a_sentence(digits_runs, tmp_path, damage)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(RunDirectoryError, match=r"rows.jsonl.gz.*damaged"):
         history.load(kept)
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(digits_runs, tmp_path):
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match="could not be written"):
+        archive(digits_runs / "el-1", tmp_path / "taken")

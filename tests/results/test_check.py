@@ -160,3 +160,10 @@ def test_a_missing_contract_is_refused(command, good, tmp_path):
     ended = command("check", good, "--contract", tmp_path / "none.toml")
     assert ended.code == 2
     assert "cannot be read" in ended.err
+
+
+def test_verdicts_that_cannot_be_written_are_no_broken_clause(check, tmp_path, good):
+    (tmp_path / "taken").touch()
+    ended = check("max_gap = 0.2", good, junit=tmp_path / "taken" / "j.xml")
+    assert ended.code == 2
+    assert f"--junit: {tmp_path}/taken/j.xml could not be written" in ended.err

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from facade import history, portable, run
+from facade.choose import Fit, Offer, lead
 from facade.data.load import load
-from facade.errors import ExperimentError, RunDirectoryError
+from facade.errors import ExperimentError, FacadeError, RunDirectoryError, StorageError
 from facade.export import export
 from facade.learner import Inputs
 from facade.portable import Deployed, Form, written_out
@@ -198,6 +199,21 @@ def test_a_directory_that_is_not_empty_is_refused(runs, tmp_path):
         export(runs / "mlp", tmp_path, node=0)
 
 
+def test_a_model_that_fails_its_own_check_is_not_left_behind(runs, tmp_path, without_onnx, monkeypatch):
+    monkeypatch.setattr(portable, "source", lambda *_: "def load():\n    return lambda samples: samples\n")
+    (tmp_path / "there").mkdir()
+    for out in (tmp_path / "new", tmp_path / "there"):
+        with pytest.raises(FacadeError, match="does not compute what the run's model computes, so nothing was written"):
+            export(runs / "mlp", out, node=0)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(runs, tmp_path, without_onnx):
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match="could not be written"):
+        export(runs / "mlp", tmp_path / "taken" / "model", node=0)
+
+
 @pytest.fixture
 def site(tmp_path):
     """A new site with digits upside down: none, all, or those that an array marks."""
@@ -240,6 +256,24 @@ def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call
     said = r"Head \d fits best, but too little to tell from chance: by ([\d.]+) ± ([\d.]+) over head \d\. Take it home"
     by, reach = re.match(said, ended.out.splitlines()[-1]).groups()
     assert float(by) <= float(reach)
+
+
+@pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
+def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
+    fits = [Fit(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
+    monkeypatch.setattr("facade.choose.offer", lambda run, data: Offer(fits, []))
+    verdict = command("choose", "run", "--data", "npz").out.splitlines()[-1]
+    assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
+    assert not lead(*fits).clear
+
+
+def test_the_lead_of_a_model_has_a_student_interval():
+    best, second = (Fit(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    by, reach, samples = lead(best, second)
+    assert (by, samples) == (3.0, 5)
+    assert reach == pytest.approx(2.776 * np.sqrt(2.5) / np.sqrt(5), rel=1e-3)
+    assert lead(best, second).clear
+    assert not lead(second, best).clear
 
 
 def test_heads_that_nobody_deploys_are_not_offered(command, runs, site, tmp_path):

@@ -13,6 +13,8 @@ import torch
 from facade import Experiment, Result, run, store
 from facade.algorithms import ALGORITHMS
 from facade.errors import RunDirectoryError, StoppedError, StorageError
+from facade.records import RunDirectory
+from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
 from results.killing import run_until
 from runs import stop_at
@@ -148,6 +150,16 @@ def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(command
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny-facade-seed1", "tiny-facade-seed1-2"]
 
 
+def test_a_directory_that_is_a_file_or_holds_other_files_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunDirectoryError, match="file is a file; give a directory that is new or empty"):
+        run(tiny(), tmp_path / "file")
+    with pytest.raises(RunDirectoryError, match="holds other files; give a directory that is new or empty"):
+        run(tiny(), tmp_path, resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_resuming_another_experiment_is_refused_with_the_differing_keys(tmp_path):
     stopped(tiny(), tmp_path / "run", 3)
     other = tiny("training.lr=0.5", "algorithm.heads=3", "runtime.threads=2")
@@ -179,8 +191,6 @@ def test_another_environment_is_said(tmp_path, monkeypatch):
 
 
 def test_two_processes_cannot_compute_one_run(tmp_path):
-    from facade.records import RunDirectory
-
     with RunDirectory(tmp_path / "run").claimed(), pytest.raises(RunDirectoryError, match="another process"):
         run(tiny(), tmp_path / "run")
 
@@ -234,6 +244,33 @@ def test_a_checkpoint_whose_rows_are_lost_is_not_used(whole, tmp_path):
     with pytest.warns(UserWarning, match="000000005.saved is not used: rows that it counts on are missing"):
         run(tiny(), out, resume=True)
     assert facts(out) == facts(whole)
+
+
+def test_timings_that_are_lost_cost_no_round(whole, tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny(), out, 5)
+    (out / "timings.jsonl").unlink()
+    begun = []
+
+    class Begun(Quiet):
+        def start(self, experiment, done):
+            begun.append(done)
+
+    run(tiny(), out, resume=True, progress=Begun())
+    assert begun == [5]
+    assert facts(out) == facts(whole)
+    assert b"\0" not in (out / "timings.jsonl").read_bytes()
+
+
+def test_a_run_that_another_process_just_ends_is_loaded_and_left_to_it(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    left = store.Store(out / "checkpoints").save(6, b"the last one")
+    with RunDirectory(out).claimed():
+        assert run(tiny(), out, resume=True).summary == Result.load(out).summary
+        assert left.exists()
+    run(tiny(), out, resume=True)
+    assert not left.parent.exists()
 
 
 def test_checkpoints_are_written_at_every_evaluation_and_two_are_kept(tmp_path, monkeypatch):

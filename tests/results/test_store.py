@@ -1,6 +1,7 @@
 import os
 import resource
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,20 @@ def test_removing_a_store_takes_what_a_crash_left_and_nothing_else(tmp_path):
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["mine.txt"]
 
 
+def test_a_store_that_somebody_else_removes_meanwhile_is_gone(tmp_path, monkeypatch):
+    kept, unlink = Store(tmp_path / "s"), Path.unlink
+    kept.save(1, b"x")
+
+    def late(path, missing_ok=False):
+        unlink(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", late)
+    kept.remove()
+    assert not (tmp_path / "s").exists()
+    kept.remove()
+
+
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):
     done, sync, move = [], os.fsync, os.replace
 
@@ -123,3 +138,11 @@ def test_rows_that_a_checkpoint_counts_on_are_on_the_disk(tmp_path, monkeypatch)
     files.append("rows.jsonl", [{"round": 1}])
     assert files.length("rows.jsonl") > 0
     assert synced == [(tmp_path / "rows.jsonl").stat().st_ino]
+
+
+def test_the_directory_of_a_file_is_made_and_one_that_cannot_be_is_a_sentence(tmp_path):
+    store.replace(tmp_path / "new" / "deep" / "file", b"x")
+    assert (tmp_path / "new" / "deep" / "file").read_bytes() == b"x"
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match=r"taken/file could not be written: (Not a directory|File exists)"):
+        store.replace(tmp_path / "taken" / "file", b"x")

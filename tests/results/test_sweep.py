@@ -1,10 +1,17 @@
+import contextlib
+import errno
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from facade import Experiment, estimate, worker
-from facade.sweep import points, split_values
+from facade import Experiment, crew, estimate, worker
+from facade.bell import Bell
+from facade.cli.sweep import SweepProgress
+from facade.sweep import Job, points, split_values
 from results.conftest import tiny
 from surroundings import csv_lines
 
@@ -31,9 +38,9 @@ def computed(monkeypatch):
     """Names of the runs that were really computed, and a way to meddle with them."""
     compute, names = worker.compute, []
 
-    def watched(experiment, path, tell):
+    def watched(experiment, path, *how):
         names.append(path.name)
-        return compute(experiment, path, tell)
+        return compute(experiment, path, *how)
 
     monkeypatch.setattr("facade.crew.compute", watched)
     return names
@@ -168,6 +175,119 @@ def test_several_at_a_time_give_the_same_table_and_survive_a_worker_that_dies(sw
     assert again.code == 0, again.err
     assert "4 runs: 3 finished, 1 to continue" in again.err
     assert (tmp_path / "two" / "table.csv").read_bytes() == (tmp_path / "one" / "table.csv").read_bytes()
+
+
+MISTAKEN = """
+from dataclasses import dataclass
+from facade.algorithms.el import EL
+@dataclass(frozen=True)
+class Mistaken(EL):
+    def local(self, turn, state):
+        return {}["weights"] if turn.round == 2 else super().local(turn, state)
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_where_an_algorithm_of_ones_own_failed_can_be_read(sweep, tmp_path, monkeypatch, jobs):
+    (tmp_path / "mistaken.py").write_text(MISTAKEN)
+    monkeypatch.delitem(sys.modules, "mistaken", raising=False)
+    call = ["--seeds", "1,2", "--set", "algorithm.name=mistaken:Mistaken", "--jobs", str(jobs)]
+    ended = sweep(*call)
+    assert ended.code == 1
+    for seed in (1, 2):
+        (noted,) = (tmp_path / "out").glob(f"*-seed{seed}-failure.txt")
+        assert f"failed: KeyError: 'weights'; {noted} says where\n" in ended.err
+        assert 'return {}["weights"]' in noted.read_text()
+    (tmp_path / "mistaken.py").write_text(MISTAKEN.replace("== 2", "== 2000"))
+    monkeypatch.delitem(sys.modules, "mistaken")
+    assert sweep(*call).code == 0
+    assert not list((tmp_path / "out").glob("*-failure.txt")), "a run that is good says nothing of its failures"
+
+
+def jobs_of(path, *settings, count=2):
+    """Runs below a directory that differ in their seed."""
+    experiments = [tiny(*settings, f"seed={seed}") for seed in range(1, count + 1)]
+    return [Job(experiment, path / f"run-{experiment.seed}", ()) for experiment in experiments]
+
+
+def ends(jobs, tell=lambda job, event: None):
+    return list(crew.compute_all(jobs, 2, tell, Bell()))
+
+
+def test_a_worker_that_cannot_be_started_fails_its_run(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(subprocess, "Popen", full)
+    ended = ends(jobs_of(tmp_path, count=3))
+    assert {end.ended for end in ended} == {"failed"}
+    assert {end.reason for end in ended} == {"no process could be started for it: Cannot allocate memory"}
+    assert len(ended) == 3
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_line_fails_its_run(tmp_path, monkeypatch):
+    dies = 'import os; input(); os.write(1, b\'{"done": 1}\\n{"do\'); os._exit(7)'
+    monkeypatch.setattr(sys, "executable", fake_python(tmp_path, dies))
+    told = []
+    (end,) = ends(jobs_of(tmp_path, count=1), lambda job, event: told.append(event))
+    assert end.ended == "failed"
+    assert end.reason == "its process ended with code 7 (killed, or out of memory?)"
+    assert told == [{"done": 1}]
+
+
+def fake_python(tmp_path, program):
+    """An interpreter that runs this program whatever it is told."""
+    (tmp_path / "program.py").write_text(program)
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/program.py"\n')
+    (tmp_path / "python").chmod(0o755)
+    return str(tmp_path / "python")
+
+
+def test_code_that_leaves_the_process_fails_its_run_and_nobody_waits_for_ever(tmp_path):
+    def leaves(job, tell):
+        raise SystemExit(3)
+
+    jobs = jobs_of(tmp_path)
+    ended = list(crew.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, Bell()))
+    assert [(end.job, end.ended, end.reason) for end in ended] == [(job, "failed", "SystemExit: 3") for job in jobs]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_signal_stops_a_sweep_which_leaves_with_its_code(sweep, tmp_path, monkeypatch, jobs, number, code):
+    told = SweepProgress.told
+
+    def interrupted(self, job, event):
+        told(self, job, event)
+        if event["done"] == 2:
+            monkeypatch.setattr(SweepProgress, "told", told)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(SweepProgress, "told", interrupted)
+    ended = sweep("--seeds", "1,2,3", "--jobs", str(jobs), "--set", "training.rounds=4000")
+    assert ended.code == code, ended.err
+    assert "stopped with 0 of 3 runs finished; give the same command to go on" in ended.err
+    assert list((tmp_path / "out").glob("*/checkpoints/*.saved")), "a run under way writes a checkpoint"
+    assert not list((tmp_path / "out").glob("*-seed3")), "nothing new is begun"
+
+
+def test_a_second_ctrl_c_does_not_wait_and_leaves_no_worker(tmp_path, monkeypatch):
+    workers, start = [], subprocess.Popen
+
+    def started(*arguments, **options):
+        workers.append(start(*arguments, **options))
+        return workers[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+
+    def twice(job, event):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        ends(jobs_of(tmp_path, "training.rounds=4000"), twice)
+    assert workers
+    assert None not in [worker.returncode for worker in workers]
 
 
 def test_what_a_run_costs_is_extrapolated_from_one_round_and_one_evaluation():

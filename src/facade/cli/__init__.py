@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,19 +39,24 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Out = Annotated[
-    Path | None, typer.Option(help="Directory for the results; it must be new or empty.", show_default="below runs/")
-]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")]
+
+
+@dataclass
+class Asked:
+    """What was asked of every command."""
+
+    debug: bool = False
 
 
 def main() -> None:
     """Run the command line; every refusal is one sentence and an exit code."""
     warnings.showwarning = _show_warning
+    asked = Asked()
     try:
-        app(standalone_mode=True)
+        app(standalone_mode=True, obj=asked)
     except FacadeError as error:
-        if "--debug" in sys.argv:
+        if asked.debug:
             traceback.print_exc()
         said = str(error) if isinstance(error, StoppedError) else f"error: {error}"
         err.print(said, style="red", soft_wrap=True)
@@ -71,12 +77,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error was raised.")] = False,
 ) -> None:
     """Options of every command."""
+    context.ensure_object(Asked).debug = debug
     # Names such as my_algorithm:Mine are looked for where the user is.
     sys.path.insert(0, "")
 

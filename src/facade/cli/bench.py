@@ -20,6 +20,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
 ) -> None:
     """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
+    from facade import store
     from facade.benchmarks import parts
     from facade.records import environment
 
@@ -34,8 +35,7 @@ def bench(
             out.print(f"\n{title}", style="bold")
             _print(values, 1)
         if out_file is not None:  # after every part: they take minutes
-            out_file.parent.mkdir(parents=True, exist_ok=True)
-            out_file.write_text(json.dumps(numbers, indent=1) + "\n")
+            store.replace(out_file, (json.dumps(numbers, indent=1) + "\n").encode())
     if out_file is not None:
         out.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:

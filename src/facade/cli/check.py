@@ -24,6 +24,7 @@ def check(
     """Judge runs by a contract; leaves with 1 if a clause is broken, 2 if one cannot be judged."""
     from facade import contract as contracts
     from facade import store
+    from facade.errors import ExperimentError, StorageError
     from facade.history import load_all
 
     clauses = contracts.read(contract)
@@ -35,7 +36,10 @@ def check(
             out.print(experiment, style="bold")
         out.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
     if junit is not None:
-        store.replace(junit, contracts.to_junit(verdicts))
+        try:
+            store.replace(junit, contracts.to_junit(verdicts))
+        except StorageError as error:  # its code would say that a clause is broken
+            raise ExperimentError(f"--junit: {error}") from error
     code = contracts.exit_code(verdicts)
     kept = sum(verdict.outcome == "kept" for verdict in verdicts)
     out.print(f"{kept} of {len(verdicts)} clauses kept")

@@ -36,7 +36,7 @@ def choose(
     path: Annotated[str, typer.Option(help="data.path of that source.")] = "",
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
-    from facade.choose import lead, offer
+    from facade.choose import ENOUGH, lead, offer
     from facade.config import Data
 
     offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
@@ -52,9 +52,14 @@ def choose(
     if len(found) == 1:
         verdict = f"All nodes deploy the same model: {best.name}."
     else:
-        by, reach = lead(best, found[1])
-        sure = "clearly" if by > reach else "but too little to tell from chance:"
-        verdict = f"{best.name} fits best, {sure} by {by:.4f} ± {reach:.4f} over {found[1].name}."
+        ahead = lead(best, found[1])
+        by = f"by {ahead.by:.4f}" + ("" if ahead.reach is None else f" ± {ahead.reach:.4f}")
+        if ahead.samples < ENOUGH:
+            few = f"{ahead.samples} sample{'s are' if ahead.samples > 1 else ' is'} too few"
+            sure = f"but {few} to tell from chance (give {ENOUGH} or more):"
+        else:
+            sure = "clearly" if ahead.clear else "but too little to tell from chance:"
+        verdict = f"{best.name} fits best, {sure} {by} over {found[1].name}."
     out.print(
         f"{verdict[0].upper()}{verdict[1:]} Take it home: facade export {run} --node {best.nodes[0]} -o DIR",
         soft_wrap=True,

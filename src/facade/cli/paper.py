@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facade.bell import Bell
 from facade.cli.console import out
 from facade.cli.sweep import SweepProgress, parse_seeds, print_plan
 from facade.errors import ExperimentError, FacadeError, StoppedError, unknown
@@ -116,12 +117,13 @@ def _compute(todo: list[Job], progress: SweepProgress) -> None:
     """Compute runs one after the other; what stops or fails ends it."""
     from facade.crew import compute_all
 
-    for end in compute_all(todo, 1, progress.told):
+    bell = Bell()
+    for end in compute_all(todo, 1, progress.told, bell):
         progress.ended(end)
-        if end.ended == "stopped":
-            raise StoppedError("stopped; give the same command to go on", 2)
         if end.ended == "failed":
             raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
+    if bell.rung is not None:
+        raise StoppedError("stopped; give the same command to go on", bell.rung)
 
 
 def _places(scale: Scale, out_dir: Path) -> tuple[Path, Path]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
+from facade.bell import Bell
 from facade.cli.console import err, out
 from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from facade.crew import Ended, Tell
     from facade.sweep import Job
+
+    Compute = Callable[[Sequence[Job], Tell, Bell], Iterator[Ended]]
 
 Row = dict[str, Any]
 
@@ -74,7 +77,7 @@ class Crew(NamedTuple):
     """Runs at a time."""
     settings: tuple[str, ...]
     """What each run is told of its part of the machine."""
-    compute: Callable[[Sequence[Job], Tell], Iterator[Ended]]
+    compute: Compute
 
 
 @contextlib.contextmanager
@@ -85,7 +88,7 @@ def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]
 
         with ray_connection.connected(address):
             size = jobs or ray_connection.cluster_cpus()
-            yield Crew(size, ("runtime.threads=1",), lambda todo, tell: ray_sweep.compute_all(todo, size, tell))
+            yield Crew(size, ("runtime.threads=1",), lambda todo, *how: ray_sweep.compute_all(todo, size, *how))
         return
     if runtime != "local" or address is not None:
         said = f"--runtime {runtime}" + (f" --address {address}" if address else "")
@@ -95,22 +98,21 @@ def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]
 
     size = jobs or 1
     threads = (f"runtime.threads={max(1, cores() // size)}",) if size > 1 else ()
-    yield Crew(size, threads, lambda todo, tell: compute_all(todo, size, tell))
+    yield Crew(size, threads, lambda todo, *how: compute_all(todo, size, *how))
 
 
-def _compute(
-    planned: list[Job], todo: list[Job], compute: Callable[[Sequence[Job], Tell], Iterator[Ended]]
-) -> list[Ended]:
+def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ended]:
     """Compute what is to do, under one progress display; the runs that failed."""
+    bell = Bell()
     ends: list[Ended] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute(todo, progress.told):
+        for end in compute(todo, progress.told, bell):
             progress.ended(end)
             ends.append(end)
     if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):
         finished = sum(job.finished for job in planned)
         said = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
-        raise StoppedError(said, signal.SIGINT)
+        raise StoppedError(said, bell.rung or signal.SIGTERM)  # of which one worker may have heard alone
     return [end for end in ends if end.ended == "failed"]
 
 

@@ -48,7 +48,6 @@ def write(page: Path, results: Path, scale: Scale) -> list[Path]:
         _every_run(runs, kept),
         _commands(),
     ]
-    page.parent.mkdir(parents=True, exist_ok=True)
     store.replace(page, ("\n\n".join(section for section in sections if section) + "\n").encode())
     return [page, *pictures.values()]
 

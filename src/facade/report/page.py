@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from facade import store
-from facade.errors import RunDirectoryError
+from facade.errors import RunDirectoryError, StorageError
 from facade.history import History
 from facade.records import RunDirectory
 from facade.report import charts, theme
@@ -96,7 +97,6 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
 def write(runs: Sequence[History], path: Path, show_samples: bool = False) -> Path:
     """Write the page of some runs."""
     content = report(runs, show_samples).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
     store.replace(path, content)
     return path
 
@@ -214,9 +214,6 @@ def vega() -> str:
         return kept.read_text(encoding="utf-8")
     window = "window.vegaEmbed = vegaEmbed;"
     bundle = vl_convert.javascript_bundle(window, vl_version=VEGA_LITE).replace("</script", "<\\/script")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(StorageError):  # a home that cannot be written costs those seconds every time
         store.replace(kept, bundle.encode())
-    except OSError:
-        pass  # a home that cannot be written costs those seconds every time
     return bundle

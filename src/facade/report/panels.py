@@ -93,7 +93,6 @@ def picture(figure: Figure, format: str, scale: float = 2.0) -> bytes:
 def write(figure: Figure, directory: Path, format: str) -> Path:
     """Write the figure as DIRECTORY/ID.FORMAT."""
     content = picture(figure, format)
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{figure.id}.{format}"
     store.replace(path, content)
     return path

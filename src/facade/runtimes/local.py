@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from facade import stacks, tree
+from facade.bell import Bell
 from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation
@@ -29,14 +30,21 @@ def run(
     resume: bool = False,
     federation: Federation | None = None,
     progress: Progress | None = None,
+    bell: Bell | None = None,
 ) -> Result:
     """Run an experiment with all nodes in this process; with `out`, write a run directory.
 
     With `resume`, a run that the directory holds is continued from its newest checkpoint, to the
-    same bits as if it had never stopped; a complete one is loaded.
+    same bits as if it had never stopped; a complete one is loaded. `bell`: one that is listening already.
     """
     return record(
-        experiment, out, lambda setup: _Here(setup).compute, resume=resume, federation=federation, progress=progress
+        experiment,
+        out,
+        lambda setup: _Here(setup).compute,
+        resume=resume,
+        federation=federation,
+        progress=progress,
+        bell=bell,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from facade import stacks, tree
-from facade.checkpoint import Bell
+from facade.bell import Bell
 from facade.config import Experiment
 from facade.errors import FacadeError, StoppedError
 from facade.peers import identity

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from facade.checkpoint import Bell
+from facade.bell import Bell
 from facade.errors import StoppedError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.membership import Member

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from facade.checkpoint import Bell, Checkpoint
+from facade.bell import Bell
+from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids
 from facade.errors import ExperimentError, FacadeError
+from facade.records import versions
 from facade.result import Result
-from facade.runtimes.ray_connection import ClusterError, connected, machines
+from facade.runtimes.ray_connection import ClusterError, connected, ids, machines
 from facade.runtimes.ray_worker import Move, Part, Worker, packed
 from facade.runtimes.recorder import Final, Progress, Recorder, record
 from facade.setup import Setup
@@ -32,6 +36,10 @@ ATTEMPTS = 3
 """How often a run may be thrown back to the same checkpoint before it is given up."""
 PIECE_BYTES = 1 << 25
 """States are fetched for a checkpoint in pieces of this size, whatever there is of them."""
+SLICE = 1.0
+"""Seconds between two looks around while this process waits for others."""
+PATIENCE = 60
+"""Slices after which it is said that workers find no room, and nobody waits for news of a loss any longer."""
 
 
 class LostError(FacadeError):
@@ -45,6 +53,8 @@ class Share(NamedTuple):
     cpus: float
     """Reserved for each shard."""
     threads: int
+    machines: frozenset[str]
+    """Ids of those that this was planned for."""
 
 
 def run(
@@ -114,11 +124,12 @@ class Cluster:
                 ) from lost
             if lost is not None:
                 warnings.warn(f"{lost}; going on from round {at} with what is left of the cluster", stacklevel=2)
-            try:
-                with self.troupe() as troupe:
+            with self.troupe() as troupe:
+                try:
                     return troupe.play(recorder, checkpoint)
-            except LostError as error:
-                lost = error
+                except LostError as error:
+                    lost = error
+                    troupe.account(recorder.heed)
 
     @contextlib.contextmanager
     def troupe(self) -> Iterator[Troupe]:
@@ -129,7 +140,7 @@ class Cluster:
         actor = ray.remote(Worker).options(num_cpus=share.cpus, scheduling_strategy="SPREAD")
         workers = [actor.remote() for _ in range(share.shards)]
         try:
-            yield Troupe(self.setup, workers, self._federation, share.threads)
+            yield Troupe(self.setup, workers, self._federation, share)
         finally:
             for worker in workers:
                 with contextlib.suppress(Exception):  # it may be gone, and Ray with it
@@ -138,12 +149,13 @@ class Cluster:
     def share(self) -> Share:
         """Shards, and CPUs for each, as the cluster is now: one shard per machine unless told."""
         runtime, n = self.setup.experiment.runtime, self.setup.federation.n
-        cpus = [node["Resources"]["CPU"] for node in machines()]
+        now = machines()
+        cpus = [node["Resources"]["CPU"] for node in now]
         shards = self._shards or runtime.shards or min(len(cpus), n)
         if shards > n:
             raise ExperimentError(f"{shards} shards are more than the {n} nodes; ask for at most {n}")
         each = self._cpus or largest_share(cpus, shards)
-        return Share(shards, each, runtime.threads or max(1, int(each)))
+        return Share(shards, each, runtime.threads or max(1, int(each)), ids(now))
 
 
 def largest_share(machines: Sequence[float], shards: int) -> float:
@@ -157,19 +169,22 @@ def largest_share(machines: Sequence[float], shards: int) -> float:
 class Troupe:
     """The workers of one attempt."""
 
-    def __init__(self, setup: Setup, workers: Sequence[Any], federation: Any, threads: int) -> None:
-        """`federation`: a reference to the packed data; `threads` of each worker."""
+    def __init__(self, setup: Setup, workers: Sequence[Any], federation: Any, share: Share) -> None:
+        """`federation`: a reference to the packed data."""
         self._setup = setup
         self._workers = workers
+        self._machines = share.machines
         self._nodes = setup.divided(len(workers))
-        settings = [f"runtime.shards={len(workers)}", f"runtime.threads={threads}"]
+        settings = [f"runtime.shards={len(workers)}", f"runtime.threads={share.threads}"]
         described = setup.experiment.with_(*settings).model_dump()
         paths = [path or os.getcwd() for path in sys.path]
-        self._ready = [worker.prepare.remote(described, federation, i, paths) for i, worker in enumerate(workers)]
+        self._ready = [
+            worker.prepare.remote(described, federation, i, paths, versions()) for i, worker in enumerate(workers)
+        ]
 
     def play(self, recorder: Recorder, checkpoint: Checkpoint | None) -> Result:
         """All rounds, and the end."""
-        moves = self.begin(checkpoint)
+        moves = self.begin(checkpoint, recorder.heed)
         while True:
             recorder.add([row for move in moves for row in move.rows])
             if moves[0].wanted is None:
@@ -180,16 +195,65 @@ class Troupe:
         models, states = ([digest for each in part for digest in each] for part in zip(*digests, strict=True))
         return recorder.finish(Final(self._stack("models"), models, states))
 
-    def begin(self, checkpoint: Checkpoint | None) -> list[Move]:
-        """Start every shard, from its part of the checkpoint if there is one."""
-        _wait_for_room(self._ready)
-        _get(self._ready)
+    def begin(self, checkpoint: Checkpoint | None, heed: Callable[[], None] = lambda: None) -> list[Move]:
+        """Start every shard, from its part of the checkpoint if there is one. `heed` is called again and
+        again while workers are waited for, and may raise."""
+        self._assemble(heed)
         starts: list[tuple[int, Any]] = [(0, None)] * len(self._workers)
         if checkpoint is not None:
             starts = [(checkpoint.round, self._put(checkpoint, nodes)) for nodes in self._nodes]
         return self._timed(
             _get([worker.begin.remote(*start) for worker, start in zip(self._workers, starts, strict=True)])
         )
+
+    def account(self, heed: Callable[[], None]) -> None:
+        """After a loss: wait until Ray knows who is gone, or all answer; for so long it counts a lost machine
+        among those that have room. Whoever is silent for long is at work, or never had a place."""
+        import ray
+        from ray.exceptions import ActorUnavailableError, RayError
+
+        calls = {worker.__ray_ready__.remote(): worker for worker in self._workers}
+        for _ in range(PATIENCE):
+            if self._misses_a_machine():
+                return
+            time.sleep(SLICE)
+            answered, _silent = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+            for call in answered:
+                worker = calls.pop(call)
+                try:
+                    ray.get(call)
+                except ActorUnavailableError:
+                    calls[worker.__ray_ready__.remote()] = worker
+                except RayError:
+                    return
+            if not calls:
+                return
+            heed()
+
+    def _assemble(self, heed: Callable[[], None]) -> None:
+        """Wait until every worker is ready. One that was meant for a lost machine might never be."""
+        import ray
+
+        waiting = self._ready
+        for slices in itertools.count(1):
+            ready, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=SLICE)
+            _get(ready)
+            if not waiting:
+                return
+            heed()
+            if self._misses_a_machine():
+                raise LostError("a machine was lost before all workers had begun")
+            if slices == PATIENCE:
+                free = ray.available_resources().get("CPU", 0.0)
+                warnings.warn(
+                    f"{len(waiting)} of {len(self._workers)} shards have not begun after {PATIENCE * SLICE:g} s;"
+                    f" the cluster has {free:g} CPUs free",
+                    stacklevel=2,
+                )
+
+    def _misses_a_machine(self) -> bool:
+        """Whether Ray knows that one is gone which this was planned for."""
+        return bool(self._machines - ids(machines()))
 
     def exchange(self, moves: list[Move]) -> list[Move]:
         """One exchange: every worker hands out what others want, then fetches what is meant for it."""
@@ -247,16 +311,3 @@ def _get(refs: Any) -> Any:
         lost = error
     said = str(lost).strip().splitlines() or [""]
     raise LostError(f"a worker was lost ({type(lost).__name__}: {said[0]})") from lost
-
-
-def _wait_for_room(calls: list[Any]) -> None:
-    """Say so when the cluster takes long to start the workers: others may hold its CPUs."""
-    import ray
-
-    _, waiting = ray.wait(calls, num_returns=len(calls), timeout=60)
-    if waiting:
-        free = ray.available_resources().get("CPU", 0.0)
-        warnings.warn(
-            f"{len(waiting)} of {len(calls)} shards have not begun after 60 s; the cluster has {free:g} CPUs free",
-            stacklevel=2,
-        )

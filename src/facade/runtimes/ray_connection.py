@@ -9,11 +9,16 @@ import socket
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from facade.errors import ExperimentError, FacadeError
 from facade.machine import cores
+
+_SOCKET = "/facade-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.1"
+"""The longest name that Ray gives a socket below the directory for temporary files."""
+_LONGEST = 103
+"""Bytes that every system takes as the path of a socket."""
 
 
 class ClusterError(FacadeError):
@@ -28,6 +33,11 @@ def machines() -> list[dict[str, Any]]:
     if not machines:
         raise ClusterError("the Ray cluster has no machine with CPUs; start one with: ray start")
     return machines
+
+
+def ids(machines: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Names by which Ray tells machines apart."""
+    return frozenset(node["NodeID"] for node in machines)
 
 
 def cluster_cpus() -> int:
@@ -54,7 +64,7 @@ def connected(address: str | None = None) -> Iterator[None]:
         import ray
     except ImportError:
         raise ExperimentError("the Ray runtime needs an extra: pip install 'facade-dl[ray]'") from None
-    with tempfile.TemporaryDirectory(prefix="facade-ray-", ignore_cleanup_errors=True) as files:
+    with _directory() as files:
         if address is None:
             options["_temp_dir"] = files  # what Ray leaves goes with it
         try:
@@ -64,7 +74,7 @@ def connected(address: str | None = None) -> Iterator[None]:
                 f"the Ray cluster at {address} and this process have no token in common; set RAY_AUTH_TOKEN or"
                 " RAY_AUTH_TOKEN_PATH to the cluster's, or RAY_AUTH_MODE=disabled if it was started without one"
             ) from error
-        except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises many kinds, Exception itself if it takes too long to start
             where = "a Ray cluster could not be started here" if address is None else f"no Ray cluster at {address}"
             raise ClusterError(f"{where} ({str(error).strip().splitlines()[0]})") from error
         try:
@@ -72,6 +82,19 @@ def connected(address: str | None = None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    """A directory for Ray's files, gone afterwards: below TMPDIR, unless that is too long for Ray's sockets."""
+    usual = tempfile.gettempdir()
+    where = usual if len(os.fsencode(usual + _SOCKET)) <= _LONGEST else "/tmp"
+    try:
+        return tempfile.TemporaryDirectory(prefix="facade-ray-", dir=where, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ClusterError(
+            f"Ray needs a directory below {where}, which cannot be made ({error.strerror}); set TMPDIR to a short"
+            " path that can be written"
+        ) from error
 
 
 def _set_environment(address: str | None) -> None:

@@ -4,9 +4,10 @@ through Ray's object store; the driver sees references to them."""
 from __future__ import annotations
 
 import dataclasses
+import platform
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ from facade.config import Experiment
 from facade.data.federation import Federation, Ids, Labelled
 from facade.engine import Played, play
 from facade.messages import Edges, Inbox, Post
+from facade.records import differences, versions
 from facade.rows import Row
+from facade.runtimes.ray_connection import ClusterError
 from facade.setup import set_up
 
 Arrays = dict[str, NDArray[Any]]
@@ -44,13 +47,17 @@ class Move(NamedTuple):
 class Worker:
     """One shard of a run."""
 
-    def prepare(self, experiment: dict[str, Any], federation: Federation, index: int, paths: list[str]) -> None:
-        """Take over a shard, by its number; code of the user's own is looked for in `paths` too."""
+    def prepare(
+        self, experiment: dict[str, Any], federation: PackedFederation, index: int, paths: list[str], driver: Row
+    ) -> None:
+        """Take over a shard, by its number; code of the user's own is looked for in `paths` too. `driver`: its
+        versions, which must be those of this machine."""
+        _check_alike(driver)
         torch.set_num_threads(1)
         sys.path += [path for path in paths if path not in sys.path]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the driver has said them; arrays are read-only, and never written
-            self._setup = set_up(Experiment.of(experiment), _unpacked(federation))
+            self._setup = set_up(Experiment.of(experiment), federation.unpacked())
         self._shards = self._setup.divided(self._setup.experiment.runtime.shards)
         self._index = index
         self._shard = self._setup.shard(self._shards[index])
@@ -168,25 +175,64 @@ def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def packed(federation: Federation) -> Federation:
-    """The federation with arrays in place of tensors: Ray keeps those once per machine, and every
-    worker there reads the same memory."""
-    return _converted(federation, lambda labelled: Labelled(labelled.x.numpy(), labelled.y.numpy()))
+def _check_alike(driver: Mapping[str, Any]) -> None:
+    """Refuse to take part in a run of other code: its bits would be others. Python is compared by Ray."""
+    here = versions()
+    decisive = [name for name in here if name != "python"]
+    differing = differences({name: here[name] for name in decisive}, {name: driver[name] for name in decisive})
+    if differing:
+        raise ClusterError(
+            f"machine {platform.node()} of the cluster has other versions: {', '.join(differing)};"
+            " install the same on all machines"
+        )
 
 
-def _unpacked(federation: Federation) -> Federation:
-    return _converted(
-        federation,
-        lambda labelled: Labelled(torch.from_numpy(labelled.x), torch.from_numpy(labelled.y)),
-    )
+class PackedSamples(NamedTuple):
+    """`Labelled`, with arrays in place of tensors."""
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, labelled: Labelled) -> PackedSamples:
+        """The same samples."""
+        return cls(labelled.x.numpy(), labelled.y.numpy())
+
+    def unpacked(self) -> Labelled:
+        """The same samples, in the same memory."""
+        return Labelled(torch.from_numpy(self.x), torch.from_numpy(self.y))
 
 
-def _converted(federation: Federation, convert: Any) -> Federation:
-    training = federation.training
-    validations = federation.validations
-    return dataclasses.replace(
-        federation,
-        training=dataclasses.replace(training, samples=convert(training.samples)),
-        tests=[convert(test) for test in federation.tests],
-        validations=None if validations is None else [convert(part) for part in validations],
+class PackedFederation(NamedTuple):
+    """A federation with arrays in place of tensors: Ray keeps those once per machine, and every worker
+    there reads the same memory."""
+
+    bare: Federation
+    """Without samples."""
+    training: PackedSamples
+    tests: list[PackedSamples]
+    validations: list[PackedSamples] | None
+
+    def unpacked(self) -> Federation:
+        """The federation."""
+        validations = self.validations
+        return dataclasses.replace(
+            self.bare,
+            training=dataclasses.replace(self.bare.training, samples=self.training.unpacked()),
+            tests=[part.unpacked() for part in self.tests],
+            validations=None if validations is None else [part.unpacked() for part in validations],
+        )
+
+
+def packed(federation: Federation) -> PackedFederation:
+    """The federation as Ray should keep it."""
+    training, validations = federation.training, federation.validations
+    nothing = Labelled(torch.empty(0), torch.empty(0))
+    return PackedFederation(
+        dataclasses.replace(
+            federation, training=dataclasses.replace(training, samples=nothing), tests=[], validations=None
+        ),
+        PackedSamples.of(training.samples),
+        [PackedSamples.of(part) for part in federation.tests],
+        None if validations is None else [PackedSamples.of(part) for part in validations],
     )

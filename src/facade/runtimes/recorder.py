@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from facade import stacks, tree
-from facade.checkpoint import Bell, Checkpoint, Checkpoints
+from facade.bell import Bell
+from facade.checkpoint import Checkpoint, Checkpoints
 from facade.config import Experiment
 from facade.data.federation import Federation
-from facade.errors import StoppedError
+from facade.errors import RunDirectoryError, StoppedError
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, health_of_heads, judge, summarise
 from facade.rows import Row
@@ -86,7 +87,12 @@ def record(
     if files is not None:
         files.check(experiment, resume)
         if files.finished:
-            return _complete(files)
+            with (
+                contextlib.suppress(RunDirectoryError),
+                files.claimed(),
+            ):  # whoever just ends it tidies up
+                _tidy(files)
+            return Result.load(files.path)
     setup = set_up(experiment, federation)
     compute = runtime(setup)
     if files is None:
@@ -94,13 +100,13 @@ def record(
     with files.claimed(), contextlib.nullcontext(bell) if bell else Bell().listening() as rings:
         files.check(experiment, resume)  # another process may have been here meanwhile
         if files.finished:
-            return _complete(files)
+            _tidy(files)
+            return Result.load(files.path)
         return compute(Recorder(setup, files, progress, rings))
 
 
-def _complete(files: RunDirectory) -> Result:
+def _tidy(files: RunDirectory) -> None:
     Checkpoints(files).remove()  # a crash after the summary was written leaves them
-    return Result.load(files.path)
 
 
 class Recorder:
@@ -114,17 +120,18 @@ class Recorder:
         self._progress = progress or Quiet()
         self._bell = bell
         self._rows: list[Row] = []
-        self._first = 0
+        self._kept = 0
+        """Rounds that a checkpoint holds."""
         self._started = self._lap = time.perf_counter()
 
     def start(self) -> Checkpoint | None:
         """Begin the run's files, or cut them back to the checkpoint from which the run continues."""
         self._rows = []
         checkpoint = None if self._files is None else self._begin(self._files)
-        self._first = checkpoint.round if checkpoint else 0
+        self._kept = checkpoint.round if checkpoint else 0
         self._lap = time.perf_counter()
         self._started = self._lap - (checkpoint.seconds if checkpoint else 0)
-        self._progress.start(self.setup.experiment, self._first)
+        self._progress.start(self.setup.experiment, self._kept)
         return checkpoint
 
     def _begin(self, files: RunDirectory) -> Checkpoint | None:
@@ -160,12 +167,20 @@ class Recorder:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
         if self._files is None:
             return
-        asked = self._bell.rung if self._bell else None
-        if asked is not None or (round > self._first and self.setup.plan.evaluates(round)):
+        asked = self._bell is not None and self._bell.rung is not None
+        if asked or (round > self._kept and self.setup.plan.evaluates(round)):
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
-        if asked is not None:
-            raise StoppedError(f"stopped after round {round} of {self.setup.plan.rounds}; {self._way_on()}", asked)
+                self._kept = round
+        if asked:
+            self.heed()
+
+    def heed(self) -> None:
+        """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
+        checkpoint is kept."""
+        if self._bell is not None and self._bell.rung is not None:
+            said = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
+            raise StoppedError(said, self._bell.rung)
 
     def finish(self, final: Final) -> Result:
         """Sum up the run from its rows and what is left of the nodes."""

@@ -4,6 +4,7 @@ file beside this one and a row in TRACKERS."""
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 

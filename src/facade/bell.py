@@ -1,0 +1,40 @@
+"""Signals that ask a process to stop, heard when it suits whoever is at work."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+class Bell:
+    """Rings when SIGINT or SIGTERM arrives, so that a run can finish what it is doing; a second
+    Ctrl-C does not wait."""
+
+    def __init__(self) -> None:
+        self.rung: int | None = None
+        """Number of the signal."""
+
+    @contextlib.contextmanager
+    def listening(self, then: Callable[[int], None] | None = None) -> Iterator[Bell]:
+        """Take signals inside the with-block, and call `then` with the first one's number. Only the
+        main thread can; elsewhere nothing rings."""
+        self._then = then
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.signal(number, self._ring) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if self.rung is not None:
+            raise KeyboardInterrupt
+        self.rung = number
+        if self._then is not None:
+            self._then(number)
