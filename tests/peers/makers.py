@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from facade import Experiment
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
@@ -146,3 +148,10 @@ def stays(home, events):
 def vanishes(home, events):
     """A site that ends without a word."""
     os._exit(7)
+
+
+class Unmakeable(torch.nn.Module):
+    """A model whose constructor fails."""
+
+    def __init__(self, *_, **__):
+        raise KeyError("absent")

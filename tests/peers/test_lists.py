@@ -1,11 +1,13 @@
 """Lists that follow each other, as a site takes them."""
 
+from pathlib import Path
+
 import pytest
 
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal, lines
-from facade.peers.membership import Change, Epochs, changed
+from facade.peers.membership import Change, Epochs, Membership, changed
 from facade.peers.site import Site
 from facade.runtimes.lists import Lists
 from facade.runtimes.local_network import founded
@@ -36,9 +38,9 @@ def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
     assert second.digest != made.membership.digest
     assert second.experiment["data"]["clusters"] == "3"
     epochs = Epochs()
-    assert epochs.add(made.membership)
-    assert not epochs.add(made.membership)
-    epochs.add(second)
+    for listed in (made.membership, made.membership, second):
+        epochs.add(listed)
+    assert epochs.known == [made.membership, second]
     assert [epochs.governing(r).epoch for r in (0, 6, 7, 100)] == [1, 1, 2, 2]
     assert epochs.current(7) == [second]
     with pytest.raises(ExperimentError, match="two different lists"):
@@ -90,3 +92,77 @@ def test_a_list_that_cannot_be_used_is_named_once_and_the_node_goes_on(tmp_path,
     lists.look(journal)
     assert [membership.n for membership in lists.epochs.known] == [4, 3]
     assert [membership.n for membership in Lists(site).epochs.known] == [4, 3]
+
+
+def unusable(made, **parts):
+    """The next epoch's list, signed, with another experiment."""
+    second = changed(made.membership, Change(), 7)
+    experiment = {name: {**second.experiment[name], **part} for name, part in parts.items()}
+    listed = Membership.model_validate(
+        second.model_dump(by_alias=True) | {"experiment": second.experiment | experiment}
+    )
+    return listed.sign([made.admin])
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"topology": {"degree": 3}}, "topology.degree = 3"),
+        ({"model": {"name": "our_net:Net"}}, "has not allowed"),
+        ({"model": {"name": "mpl"}}, "unknown model 'mpl'"),
+        ({"training": {"rounds": -1}}, "training.rounds = -1 is not possible"),
+        ({"data": {"clusters": "5"}}, "is for 5 nodes but the list names 3"),
+    ],
+)
+def test_a_signed_list_that_cannot_be_played_by_is_refused_and_not_kept(parts, says, tmp_path, journal):
+    made = federation(tmp_path)
+    site = Site.load(made.home("a"))
+    lists = Lists(site)
+    (site.home / "membership.json").write_text(unusable(made, **parts))
+    for _ in range(2):
+        lists.look(journal)
+    refused = [event["says"] for event in lines(tmp_path / "log.jsonl")]
+    assert (len(refused), says in refused[0]) == (1, True)
+    assert [path.name for path in (site.run / "epochs").iterdir()] == ["1.json"]
+    again = Lists(site)
+    again.look(journal)
+    assert again.epochs.known == [made.membership]
+    (site.home / "membership.json").write_text(changed(made.membership, Change(), 7).sign([made.admin]))
+    again.look(journal)
+    assert [membership.epoch for membership in again.epochs.known] == [1, 2]
+
+
+def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journal):
+    made = federation(tmp_path)
+    node = made.home("a") / "node.toml"
+    node.write_text(node.read_text().replace("allow = []", 'allow = ["peers.makers:Unmakeable"]'))
+    site = Site.load(made.home("a"))
+    lists = Lists(site)
+    (site.home / "membership.json").write_text(unusable(made, model={"name": "peers.makers:Unmakeable"}))
+    lists.look(journal)
+    assert "epoch 2 cannot be played here: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
+    assert lists.epochs.known == [made.membership]
+
+
+def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):
+    made = federation(tmp_path)
+    site = Site.load(made.home("a"))
+    path, good = site.home / "membership.json", (site.home / "membership.json").read_bytes()
+    contents = iter([good, b"half cop"])
+    whole = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: next(contents) if self == path else whole(self))
+    Lists(site)
+    assert (site.run / "epochs" / "1.json").read_bytes() == good
+
+
+def test_the_admin_does_not_sign_a_list_without_a_graph(facade, tmp_path):
+    made = federation(tmp_path, "abcd")
+    listed, output = made.home("a") / "membership.json", tmp_path / "next.json"
+    change = ["--key", made.admin, "--from-round", 5, "-o", output]
+    ended = facade("network", "update", listed, "--remove", "c", "--remove", "d", *change)
+    assert (ended.code, "topology.degree needs at least 3 nodes, 2 given" in ended.err, output.exists()) == (
+        2,
+        True,
+        False,
+    ), ended.err
+    assert facade("network", "update", listed, "--remove", "d", *change).code == 0

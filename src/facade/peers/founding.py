@@ -115,6 +115,15 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
     )
 
 
+def check_plan(membership: Membership) -> None:
+    """ExperimentError for a list that no site could play by: its experiment does not load, or has no graph for so
+    many members. What depends on a site's machine or data is left to the sites."""
+    from facade.config import Experiment
+    from facade.setup import planned
+
+    planned(Experiment.of(membership.experiment))
+
+
 def schema_of(experiment: Experiment) -> Schema:
     """What the experiment's own data look like."""
     from facade.data.load import load

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, FacadeError
 from facade.names import is_foreign
 from facade.peers import identity
 from facade.peers.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
+    from facade.config import Experiment
     from facade.data.federation import Federation
     from facade.setup import Setup
 
@@ -96,33 +97,64 @@ class Site:
     def membership(self) -> Membership:
         """The list that the operator put into the directory; it must name this very site."""
         found = load(self.home / "membership.json", self.settings.admins)
+        self.find_in(found)
+        return found
+
+    def find_in(self, found: Membership) -> None:
+        """ExperimentError unless a list names this very site, with its certificate."""
         me = found.by_fingerprint.get(identity.fingerprint(self.certificate))
         if me is None or me.id != self.settings.id:
             raise ExperimentError(
                 f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
                 f" send {self.settings.id}.join to the federation's admin"
             )
-        return found
 
 
 def set_up(site: Site, membership: Membership) -> Setup:
     """The parts of a run as this site plays it."""
     from facade import setup
-    from facade.config import Experiment
 
-    written = membership.experiment
-    refuse_foreign_names(written, site.settings.allow)
-    settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
-    root = site.settings.data.get("root")
-    experiment = Experiment.of(written, [*settings, *([f"data.root={root}"] if root else [])])
-    if experiment.n != membership.n:
-        raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
+    experiment = _experiment(site, membership)
     number = membership.number(site.settings.id)
     if number is None:
         raise ExperimentError(f"'{site.settings.id}' is no member in epoch {membership.epoch}")
     made = setup.set_up(experiment, _federation(site, membership, experiment, number))
     _refuse_infinities(made)
     return made
+
+
+def check_playable(site: Site, membership: Membership) -> None:
+    """ExperimentError for a list that this site could not play by: its names are not allowed here, or its
+    experiment does not load, has no graph for so many members, or has a model that does not fit the schema."""
+    from facade import setup
+    from facade.learner import Inputs
+
+    experiment, look = _experiment(site, membership), membership.schema_
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are given when the list is played by
+            algorithm, _ = setup.planned(experiment)
+            setup.learner_of(experiment, algorithm, Inputs(tuple(look.shape), look.mean, look.std), look.classes)
+    except FacadeError:
+        raise
+    except Exception as error:  # of a user's own model, say
+        raise ExperimentError(
+            f"the experiment of epoch {membership.epoch} cannot be played here: {type(error).__name__}: {error};"
+            " ask the federation's admin, or mend the code that node.toml allows"
+        ) from error
+
+
+def _experiment(site: Site, membership: Membership) -> Experiment:
+    """The experiment of a list, with what this site has to say about it."""
+    from facade.config import Experiment
+
+    refuse_foreign_names(membership.experiment, site.settings.allow)
+    settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
+    root = site.settings.data.get("root")
+    experiment = Experiment.of(membership.experiment, [*settings, *([f"data.root={root}"] if root else [])])
+    if experiment.n != membership.n:
+        raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
+    return experiment
 
 
 def _refuse_infinities(made: Setup) -> None:

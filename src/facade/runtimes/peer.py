@@ -57,6 +57,8 @@ class Node:
         self._baseline = baseline
         self._files = RunDirectory(site.run)
         self.lists = Lists(site)
+        self.journal = Journal(site.run / "log.jsonl")
+        self.lists.look(self.journal)
         self._checkpoints = Checkpoints(self._files)
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
@@ -65,7 +67,6 @@ class Node:
         begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
         self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
-        self.journal = Journal(site.run / "log.jsonl")
         self.metrics = Metrics(site.settings.metrics_port)
         self.ledger = Ledger(self._saved.ledger if self._saved else None)
         self._outgoing = Outgoing(site.run / "outgoing", limits.window)
