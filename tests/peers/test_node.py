@@ -83,6 +83,16 @@ def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
     assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
 
 
+def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):
+    now = iter(range(10_000))
+    monkeypatch.setattr(peer.time, "monotonic", lambda: float(next(now)))
+    told = []
+    node.policy.trained = told.append
+    scripted(node)
+    assert node.run()
+    assert (len(told), min(told) > 0) == (12, True)
+
+
 def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(node, home):
     scripted(node)
     ended = node.run()

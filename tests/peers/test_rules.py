@@ -223,6 +223,31 @@ def test_waiting_in_vain_does_not_make_the_next_wait_longer():
     assert brisk.until(Wait(100.0, {"a", "b"}, 4)) == 109.0
 
 
+def test_where_training_takes_minutes_brisk_waits_in_proportion():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    brisk.trained(120.0)
+    wait = Wait(1000.0, set("abcd"), 4)
+    assert brisk.until(wait) == 1360.0
+    for peer in "ab":
+        wait.came(peer, 1001.0)
+    assert brisk.until(wait) == 1031.0
+    for _ in range(2):
+        brisk.learn({"a", "b"}, {"c"}, 1.0)
+    assert brisk.until(Wait(1000.0, {"c"}, 4)) == 1030.0
+    brisk.trained(220.0)
+    assert (brisk.pace, brisk.grace) == (140.0, 35.0)
+    for _ in range(20):
+        brisk.trained(600.0)
+    assert brisk.until(Wait(1000.0, set("abd"), 4)) == 1600.0
+
+
+def test_where_training_takes_moments_brisk_waits_as_its_limits_say():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    brisk.trained(1.5)
+    wait = Wait(100.0, set("abcd"), 4)
+    assert (brisk.until(wait), brisk.grace) == (105.0, 1.0)
+
+
 def test_a_round_played_again_must_give_the_published_message(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
     first = outgoing.commit(3, b"message")

@@ -37,7 +37,7 @@ class Limits(Part):
     floor: float = Field(5.0, gt=0)
     """Seconds that `brisk` waits at least, without grace or suspicion."""
     grace: float = Field(1.0, gt=0)
-    """Seconds that `brisk` waits for the rest when half have come, and for a suspect."""
+    """Seconds that `brisk` waits at least for the rest when half have come, and for a suspect."""
     linger: float = Field(60.0, gt=0)
     """Seconds a finished node waits for peers it cannot reach."""
     chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)

@@ -150,13 +150,17 @@ class Node:
 
     def _drive(self, game: Generator[Post, Inbox, Played]) -> Played:
         """Carry posts to inboxes until the game is over."""
+        began = time.monotonic()
         post = next(game)
         while True:
             self._post = post
             self._commit_rows(post.rows)
             self._notice(post.round)
             self._commit(post)
+            if post.round < self._scene.plan.rounds:  # before the final exchange nobody trains
+                self.policy.trained(time.monotonic() - began)
             inbox = self._exchange(post)
+            began = time.monotonic()
             try:
                 post = game.send(inbox)
             except StopIteration as end:
