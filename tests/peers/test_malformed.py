@@ -48,13 +48,13 @@ def mutated(content, random):
 
 
 def gatherer():
-    return Gatherer(None, None, None, None, None)
+    return Gatherer(None, None, None, None, {}, None)
 
 
 def test_mutated_payloads_are_all_refused_for_a_reason():
     content = pack(ORIGIN, message())
     digest = hashlib.sha256(content).digest()
-    ask, hearer = Ask(7, [1], Form(message()), refuse, 10), gatherer()
+    ask, hearer = Ask(7, [1], Form(message()), refuse, 10, None), gatherer()
     random, reasons, before = np.random.default_rng(1), Counter(), rss()
     for _ in range(MANY):
         changed = mutated(content, random)
@@ -105,7 +105,7 @@ def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their
 )
 def test_each_consistent_mistake_has_its_own_reason(sent, reason):
     content = sent()
-    ask = Ask(7, [1], Form(message()), refuse, 10)
+    ask = Ask(7, [1], Form(message()), refuse, 10, None)
     if reason is None:
         gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
         return
@@ -115,7 +115,7 @@ def test_each_consistent_mistake_has_its_own_reason(sent, reason):
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
-    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse, 10)
+    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse, 10, None)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
     hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
     with pytest.raises(RefusedError) as refused:

@@ -5,15 +5,16 @@ import os
 
 import pytest
 
-from facade.errors import FacadeError, StorageError
+from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
-from facade.peers.journal import lines
+from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Change, changed
 from facade.peers.site import Site
 from facade.runtimes import peer
 from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
+from facade.runtimes.rpc import Links
 from facade.wire import Origin
 from peers.makers import QUICK, tiny
 
@@ -53,6 +54,21 @@ def scripted(node, *answers):
 
 def log(node, event):
     return [e for e in lines(node.site.run / "log.jsonl") if e["event"] == event]
+
+
+def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
+    closed = []
+    for kind in (Journal, Metrics, Links):
+        close = kind.close
+        monkeypatch.setattr(kind, "close", lambda self, close=close: (closed.append(type(self)), close(self)))
+
+    def taken(*_):
+        raise ExperimentError("it cannot be listened on")
+
+    monkeypatch.setattr(peer, "Server", taken)
+    with pytest.raises(ExperimentError, match="cannot be listened on"):
+        Node(Site.load(home), shared_port=True)
+    assert closed == [Links, Metrics, Journal]
 
 
 def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):

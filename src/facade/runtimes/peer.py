@@ -7,6 +7,7 @@ was killed starts again from its newest checkpoint and plays to the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Generator
@@ -57,17 +58,27 @@ class Node:
         self._baseline = baseline
         self._files = RunDirectory(site.run)
         self.lists = Lists(site)
-        self.journal = Journal(site.run / "log.jsonl")
-        self.lists.look(self.journal)
         self._checkpoints = Checkpoints(self._files)
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
         if self._outcome is None:  # what came after the checkpoint is played again
             self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)
+        with contextlib.ExitStack() as opened:
+            self.journal = Journal(site.run / "log.jsonl")
+            opened.callback(self.journal.close)
+            self.lists.look(self.journal)
+            self._open(opened, shared_port)
+            self._opened = opened.pop_all()
+        self._lap = time.monotonic()
+
+    def _open(self, opened: contextlib.ExitStack, shared_port: bool) -> None:
+        """Make everything that the node meets its peers with; what must be closed is added to `opened`."""
+        site = self.site
         begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
         self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
         self.metrics = Metrics(site.settings.metrics_port)
+        opened.callback(self.metrics.close)
         self.ledger = Ledger(self._saved.ledger if self._saved else None)
         self._outgoing = Outgoing(site.run / "outgoing", limits.window)
         self.lists.recall(range(max(0, begun - limits.window), begun))
@@ -80,18 +91,18 @@ class Node:
             limits.chunk,
             self.journal,
             self.metrics,
-            begun - self._joins,
+            begun - 1 if self._joins else begun,  # one that joins is not there before the others are
         )
         own = Credentials(site.tls_key, site.certificate)
         self.policy = policy(self.membership.policy, limits)
         self.links = Links(own, limits.chunk, self._certificates)
-        self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
-        self._gatherer.watch = self._notice
-        self._gatherer.digests = self._heard_before(begun)
+        opened.callback(self.links.close)
+        digests = self._heard_before(begun)
+        self._gatherer = Gatherer(self.links, self.ledger, self.journal, self.metrics, digests, self._notice)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
-        self._lap = time.monotonic()
+        opened.callback(self._server.stop)
 
     def run(self) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish."""
@@ -120,10 +131,7 @@ class Node:
 
     def close(self) -> None:
         """Free the port; nothing is answered any more."""
-        self._server.stop()
-        self.links.close()
-        self.metrics.close()
-        self.journal.close()
+        self._opened.close()
 
     @property
     def membership(self) -> Membership:
@@ -203,7 +211,7 @@ class Node:
         refuse = functools.partial(scene.setup.algorithm.refuse, turn)
         plan = scene.plan
         last = plan.rounds if plan.all_reduce else plan.rounds - 1
-        ask = Ask(round, senders, Form(own), refuse, last, final=round == plan.rounds)
+        ask = Ask(round, senders, Form(own), refuse, last, self.policy, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
