@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from facade import tree
 from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import Journal, Metrics, lines
@@ -130,6 +131,70 @@ def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart
     node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
     assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
     assert node._heard_before(2) == {}
+
+
+class KilledError(Exception):
+    """The end of a process."""
+
+
+def play_until_killed(home, last):
+    """Play rounds in which only the first of the neighbours asked is heard; who was heard in which."""
+    node, heard = Node(Site.load(home), shared_port=True), {}
+
+    def gather(membership, own, ask):
+        if ask.round > last:
+            raise KilledError
+        heard[ask.round] = ask.senders[:1]
+        return said(ask, heard[ask.round])
+
+    node._gatherer.gather = gather
+    with pytest.raises(KilledError):
+        node.run()
+    node.close()
+    return heard
+
+
+def said(ask, senders):
+    """Messages like one's own, with other weights from every sender."""
+
+    def scaled(sender):
+        return lambda leaf: leaf * (1 + sender / 10) if leaf.is_floating_point() else leaf
+
+    return {sender: tree.map(scaled(sender), ask.form._own) for sender in senders}
+
+
+def damage_newest(directory):
+    newest = max(directory.glob("*.saved"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+
+def test_after_a_damaged_checkpoint_a_round_is_mixed_from_those_who_were_heard_before(home):
+    before = play_until_killed(home, last=3)
+    damage_newest(home / "run" / "checkpoints")
+    with pytest.warns(UserWarning, match="is damaged"):
+        node = Node(Site.load(home), shared_port=True)
+    asked = {}
+
+    def gather(membership, own, ask):
+        asked[ask.round] = ask.senders
+        return said(ask, ask.senders)
+
+    node._gatherer.gather = gather
+    assert node.run()
+    node.close()
+    assert (min(asked), asked[3]) == (3, before[3])
+    assert len(asked[4]) == 2, "beyond what is published everybody is heard again"
+
+
+def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
+    before = play_until_killed(home, last=3)
+    damage_newest(home / "run" / "checkpoints")
+    with pytest.warns(UserWarning, match="is damaged"):
+        node = Node(Site.load(home), shared_port=True)
+    scripted(node)
+    with pytest.raises(FacadeError, match=rf"round 3 must be played again.* n{before[3][0]}, heard in it before"):
+        node.run()
+    node.close()
 
 
 def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):

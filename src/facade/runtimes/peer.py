@@ -27,7 +27,7 @@ from facade.peers.membership import Member, Membership
 from facade.peers.outcome import Outcome, write_site
 from facade.peers.shelf import Checkpoints, Outgoing, Saved
 from facade.peers.site import Site
-from facade.peers.waiting import policy
+from facade.peers.waiting import Patient, Policy, policy
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
@@ -98,6 +98,7 @@ class Node:
         self.links = Links(own, limits.chunk, self._certificates)
         opened.callback(self.links.close)
         digests = self._heard_before(begun)
+        self._mixed = self._mixed_before(begun)
         self._gatherer = Gatherer(self.links, self.ledger, self.journal, self.metrics, digests, self._notice)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
@@ -199,19 +200,38 @@ class Node:
 
     def _exchange(self, post: Post) -> Inbox:
         """Turn a post into an inbox: hear those who are wanted, as far as they can be heard."""
-        everyone = isinstance(post.wanted, Everyone)
-        senders = self._scene.others if isinstance(post.wanted, Everyone) else post.wanted.sender.tolist()
-        heard = self._hear(post.round, senders, post.outbox) if senders else {}
-        self.journal.write("mixed", round=post.round, heard=sorted(heard))
-        return inbox_of(self._scene.number, post.outbox, heard, everyone and len(heard) == len(senders))
+        scene, everyone = self._scene, isinstance(post.wanted, Everyone)
+        wanted = scene.others if isinstance(post.wanted, Everyone) else post.wanted.sender.tolist()
+        mixed = self._mixed.get((self.membership.epoch, post.round))
+        if mixed is not None and self._outgoing.get(post.round + 1) is not None:
+            heard = self._hear_again(post, mixed)
+        else:
+            heard = self._hear(post.round, wanted, post.outbox, self.policy)
+        self.journal.write("mixed", round=post.round, epoch=self.membership.epoch, heard=sorted(heard))
+        return inbox_of(scene.number, post.outbox, heard, everyone and len(heard) == len(wanted))
 
-    def _hear(self, round: int, senders: list[int], own: Any) -> dict[int, Any]:
+    def _hear_again(self, post: Post, mixed: list[int]) -> dict[int, Any]:
+        """The messages that a round was mixed from when it was played before: the next round's message, made
+        from them, is published, and must come out the same."""
+        heard = self._hear(post.round, mixed, post.outbox, Patient(self.membership.limits))
+        missing = [self.membership.members[sender].id for sender in mixed if sender not in heard]
+        if missing:
+            raise FacadeError(
+                f"round {post.round} must be played again, for the newest checkpoint could not be used, but"
+                f" {', '.join(missing)}, heard in it before, did not come within {self.membership.limits.deadline:g} s;"
+                " start again when they answer"
+            )
+        return heard
+
+    def _hear(self, round: int, senders: list[int], own: Any, policy: Policy) -> dict[int, Any]:
+        if not senders:
+            return {}
         scene = self._scene
         turn = turn_of(scene.shard, scene.plan, round)
         refuse = functools.partial(scene.setup.algorithm.refuse, turn)
         plan = scene.plan
         last = plan.rounds if plan.all_reduce else plan.rounds - 1
-        ask = Ask(round, senders, Form(own), refuse, last, self.policy, final=round == plan.rounds)
+        ask = Ask(round, senders, Form(own), refuse, last, policy, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
@@ -232,7 +252,7 @@ class Node:
         for round in range(to, oldest - 1, -1):
             missing = [i for i in scene.neighbours(round) if i not in heard][: enough - len(heard)]
             try:
-                heard |= self._hear(round, missing, own) if missing else {}
+                heard |= self._hear(round, missing, own, self.policy)
             except BehindError:
                 if round == to:
                     raise
@@ -273,6 +293,11 @@ class Node:
             f"no neighbour admits this site in round {self._post.round} any more; put the newest membership.json"
             " beside node.toml and start again, or ask the federation's admin"
         )
+
+    def _mixed_before(self, round: int) -> dict[tuple[int, int], list[int]]:
+        """Whom this node mixed before a restart, by (epoch, round), in the rounds that may be played again."""
+        events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "mixed" and e["round"] >= round]
+        return {(e["epoch"], e["round"]): e["heard"] for e in events if "epoch" in e}
 
     def _heard_before(self, round: int) -> dict[Origin, str]:
         """Digests that were accepted before a restart, for the rounds that may be played again."""
