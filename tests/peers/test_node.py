@@ -10,6 +10,7 @@ from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Change, changed
+from facade.peers.shelf import LostCheckpointError
 from facade.peers.site import Site
 from facade.runtimes import peer
 from facade.runtimes.gather import BehindError, ShutOutError
@@ -184,6 +185,33 @@ def test_after_a_damaged_checkpoint_a_round_is_mixed_from_those_who_were_heard_b
     node.close()
     assert (min(asked), asked[3]) == (3, before[3])
     assert len(asked[4]) == 2, "beyond what is published everybody is heard again"
+
+
+def test_a_begun_run_without_its_rows_is_not_begun_again(home):
+    play_until_killed(home, last=9)
+    run = home / "run"
+    published = sorted(path.name for path in (run / "outgoing").iterdir())
+    rows = (run / "rows.jsonl").read_bytes()
+    for left in (b"", rows[:1000], None):
+        (run / "rows.jsonl").write_bytes(left) if left is not None else (run / "rows.jsonl").unlink()
+        with pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"):
+            Node(Site.load(home), shared_port=True)
+    assert sorted(path.name for path in (run / "outgoing").iterdir()) == published
+    (run / "rows.jsonl").write_bytes(rows)
+    Node(Site.load(home), shared_port=True).close()
+
+
+@pytest.mark.parametrize(
+    "lost", [["checkpoints"], ["checkpoints", "outgoing"], ["checkpoints", "outgoing", "rows.jsonl"]]
+)
+def test_a_begun_run_without_its_checkpoints_is_not_begun_again(lost, home):
+    play_until_killed(home, last=2)
+    for name in lost:
+        (home / "run" / name).rename(home / name)
+    with pytest.raises(LostCheckpointError, match=r"checkpoints holds no checkpoint that is whole; restore"):
+        Node(Site.load(home), shared_port=True)
+    (home / "run").rename(home / "moved away")
+    Node(Site.load(home), shared_port=True).close()
 
 
 def test_one_who_was_heard_before_and_is_silent_now_is_named(home):

@@ -25,7 +25,7 @@ from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Member, Membership
 from facade.peers.outcome import Outcome, write_site
-from facade.peers.shelf import Checkpoints, Outgoing, Saved
+from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
 from facade.peers.site import Site
 from facade.peers.waiting import Patient, Policy, policy
 from facade.records import RunDirectory, environment
@@ -61,8 +61,6 @@ class Node:
         self._checkpoints = Checkpoints(self._files)
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
-        if self._outcome is None:  # what came after the checkpoint is played again
-            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)
         with contextlib.ExitStack() as opened:
             self.journal = Journal(site.run / "log.jsonl")
             opened.callback(self.journal.close)
@@ -81,6 +79,9 @@ class Node:
         opened.callback(self.metrics.close)
         self.ledger = Ledger(self._saved.ledger if self._saved else None)
         self._outgoing = Outgoing(site.run / "outgoing", limits.window)
+        if self._outcome is None:
+            self._refuse_to_begin_again()
+            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)  # what came later is played again
         self.lists.recall(range(max(0, begun - limits.window), begun))
         self._joins = self._saved is None and begun > 0
         self.gate = Gate(
@@ -104,6 +105,19 @@ class Node:
             self._outgoing.withdraw(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
         opened.callback(self._server.stop)
+
+    def _refuse_to_begin_again(self) -> None:
+        """LostCheckpointError for a run that has begun and cannot be continued: beginning again would take back
+        messages that others have used."""
+        published = self._outgoing.rounds
+        log = self.site.run / "log.jsonl"
+        begun = self._checkpoints.begun or published or any(e.get("event") == "committed" for e in lines(log))
+        if self._saved is None and begun:
+            what = f" (messages up to round {published[-1]} are published)" if published else ""
+            raise LostCheckpointError(
+                f"this site's run has begun{what} but cannot be continued: {self._checkpoints.missing()}; restore"
+                f" what is missing from a copy, or move {self.site.run} away to begin again with the first round"
+            )
 
     def run(self) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish."""
