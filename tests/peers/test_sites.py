@@ -12,7 +12,7 @@ import pytest
 
 from facade import metrics, run
 from facade.errors import FacadeError, StoppedError
-from facade.peers.membership import load
+from facade.peers.membership import Limits, load
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes import local_network
@@ -157,3 +157,32 @@ def test_the_command_leaves_in_good_order_when_it_is_told_to(tmp_path):
     site.terminate()
     said = site.communicate()[0]
     assert site.returncode == 0, said
+
+
+ENDLESS_TRAINING = """
+import sys, threading
+from pathlib import Path
+from facade.cli import main
+from facade.stacked import Stacked
+
+def train(*_):
+    Path(sys.argv[-1], "trains").touch()
+    threading.Event().wait()
+
+Stacked.fit = train
+main()
+"""
+
+
+def test_the_command_does_not_wait_for_its_training_when_it_is_told_to_leave(tmp_path):
+    with founded(TWO, tmp_path, "patient", Limits(deadline=1)) as made:
+        home = made.homes[0]
+    command = [sys.executable, "-c", ENDLESS_TRAINING, "node", "up", "--home", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as site:
+        try:
+            until((home / "trains").exists)
+            site.terminate()
+            said = site.communicate(timeout=60)[0]
+        finally:
+            site.kill()
+    assert (site.returncode, "left in good order" in said) == (0, True), said
