@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from facade import Experiment
+from facade.data.sources import SOURCES
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.gate import Gate
@@ -155,3 +156,13 @@ class Unmakeable(torch.nn.Module):
 
     def __init__(self, *_, **__):
         raise KeyError("absent")
+
+
+LOADED = []
+"""A mark for every time that `counted_digits` was loaded."""
+
+
+def counted_digits(data):
+    """A data set of a site's own."""
+    LOADED.append(data)
+    return SOURCES["digits"](data)

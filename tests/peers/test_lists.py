@@ -1,16 +1,21 @@
 """Lists that follow each other, as a site takes them."""
 
+import gc
+import tomllib
+import weakref
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal, lines
 from facade.peers.membership import Change, Epochs, Membership, changed
-from facade.peers.site import Site
+from facade.peers.site import Site, set_up
 from facade.runtimes.lists import Lists
 from facade.runtimes.local_network import founded
+from peers import makers
 from peers.makers import QUICK, federation, tiny
 
 
@@ -142,6 +147,55 @@ def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journ
     lists.look(journal)
     assert "epoch 2 cannot be played here: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
     assert lists.epochs.known == [made.membership]
+
+
+@pytest.fixture
+def three_epochs(tmp_path, journal):
+    """A site of four that bring nothing of their own, and what it makes of lists from rounds 0, 7 and 9 on."""
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=20")
+    with founded(experiment, tmp_path / "net", "patient", QUICK) as made:
+        site = Site.load(made.homes[1])
+        lists = Lists(site)
+        listed = site.membership()
+        for first_round in (7, 9):
+            listed = changed(listed, Change(), first_round)
+            (site.home / "membership.json").write_text(listed.sign([tmp_path / "net" / "admin.key"]))
+            lists.look(journal)
+    return site, lists
+
+
+def test_lists_that_follow_each_other_are_played_on_the_same_samples(three_epochs):
+    _, lists = three_epochs
+    scenes = [lists.scene(round) for round in (0, 7, 9)]
+    assert len({scene.membership.epoch for scene in scenes}) == 3
+    assert len({scene.shard.data.samples.x.data_ptr() for scene in scenes}) == 1
+
+
+def test_a_site_s_own_data_are_loaded_once(tmp_path):
+    with founded(tiny('data.clusters="3:1"', "topology.degree=2"), tmp_path, "patient", QUICK) as made:
+        home = made.homes[0]
+    node = tomllib.loads((home / "node.toml").read_text()) | {"data": {"source": "peers.makers:counted_digits"}}
+    (home / "node.toml").write_text(tomli_w.dumps(node))
+    site = Site.load(home)
+    before = len(makers.LOADED)
+    made = [set_up(site, site.membership()).federation.training.samples.x for _ in range(2)]
+    assert (len(makers.LOADED) - before, made[0].data_ptr()) == (1, made[1].data_ptr())
+
+
+def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):
+    _, lists = three_epochs
+    scenes = [weakref.ref(lists.scene(round)) for round in (0, 7, 9)]
+    assert all(scene().graph(round) is scene().graph(round) for scene in scenes for round in (0, 7))
+    for before, left in (
+        (6, [True] * 3),
+        (7, [False, True, True]),
+        (8, [False, True, True]),
+        (9, [False, False, True]),
+    ):
+        lists.forget(before)
+        gc.collect()
+        assert [scene() is not None for scene in scenes] == left
+    assert not lists.entitled(6, 0)
 
 
 def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):

@@ -225,6 +225,14 @@ def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
     node.close()
 
 
+def test_scenes_are_dropped_when_the_window_has_passed_them(node):
+    forgotten = []
+    node.lists.forget = forgotten.append
+    scripted(node)
+    assert node.run()
+    assert forgotten == [round - node.membership.limits.window for round in range(13)]
+
+
 def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):
     scripted(node)
     node.run()

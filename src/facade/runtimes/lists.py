@@ -92,6 +92,11 @@ class Lists:
             if member and membership.epoch not in self._scenes:
                 self._scenes[membership.epoch] = Scene.of(self._site, membership)
 
+    def forget(self, before: int) -> None:
+        """Drop what only rounds before a given one need: their messages are no longer kept."""
+        oldest = self.epochs.governing(before).epoch
+        self._scenes = {epoch: scene for epoch, scene in self._scenes.items() if epoch >= oldest}
+
     def entitled(self, round: int, caller: int) -> bool:
         """Whether a member may have this site's message of a round."""
         scene = self._scenes.get(self.epochs.governing(round).epoch)

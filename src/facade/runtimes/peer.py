@@ -197,6 +197,7 @@ class Node:
         origin = Origin(self.membership.digest, self._scene.number, post.round)
         self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
+        self.lists.forget(post.round - self.membership.limits.window)
         self.journal.write("committed", round=post.round, sha256=published.digest.hex(), bytes=published.total)
         now = time.monotonic()
         self.metrics.seconds.observe(now - self._lap)
