@@ -150,6 +150,17 @@ def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anythi
     assert not pull.content
 
 
+@pytest.mark.parametrize("bytes_sent", [0, 1, 299, 301, 500])
+def test_a_chunk_is_exactly_what_was_asked_for(bytes_sent):
+    pull = _Pull(1, None, bytearray(200))
+    with pytest.raises(RefusedError, match=f"a chunk of {bytes_sent} bytes, 300 were asked for"):
+        take(pull, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
+    assert len(pull.content) == 200
+    rest = _Pull(1, None, bytearray(900))
+    take(rest, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
+    assert len(rest.content) == 1000
+
+
 def test_mutated_requests_of_a_member_are_refused_or_honest(tmp_path):
     made = federation(tmp_path)
     door = gate(made, tmp_path)

@@ -295,8 +295,9 @@ def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
         raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
     if pull.announced not in (None, (reply.total, reply.digest)):
         raise RefusedError(Reason.EQUIVOCATION, "the digest changed between two chunks")
-    if not 0 < len(reply.chunk) <= min(length, size - len(pull.content)):
-        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {length} were asked for")
+    asked = min(length, size - len(pull.content))
+    if len(reply.chunk) != asked:  # a byte at a time, a peer could keep this node busy for ever
+        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {asked} were asked for")
     pull.announced = reply.total, reply.digest
     pull.content += reply.chunk
     pull.chunk = min(2 * pull.chunk, 1 << 20)
