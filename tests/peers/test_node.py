@@ -233,6 +233,18 @@ def test_scenes_are_dropped_when_the_window_has_passed_them(node):
     assert forgotten == [round - node.membership.limits.window for round in range(13)]
 
 
+def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monkeypatch):
+    node = Node(Site.load(home), baseline=True, shared_port=True)
+    scripted(node)
+    farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
+    said = []
+    monkeypatch.setattr(peer.beside, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed())))
+    assert node.run()
+    node.close()
+    assert [(reply.status, reply.round) for reply in said] == [(Status.FINISHED, 12)]
+    assert node.gate.settled == {"n1"}
+
+
 def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):
     scripted(node)
     node.run()

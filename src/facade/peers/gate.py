@@ -49,6 +49,12 @@ class Gate:
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
+    def finish(self) -> None:
+        """This node has finished its run: who says farewell from now on need not wait for it."""
+        with self.said:
+            self.finished = True
+            self.round = self.last_round
+
     def admit(self, fingerprint: str) -> str:
         """The id of the member that owns a certificate; RefusedError for all others."""
         for membership in self.epochs.current(self.round):

@@ -59,8 +59,6 @@ def part(node: Node) -> None:
     again and need this node's messages, or may have left: it is waited for only a while.
     """
     gate, limits = node.gate, node.membership.limits
-    gate.finished = True
-    gate.round = gate.last_round
     began = time.monotonic()
     staying = {m.id: m for m in node.membership.members if m.id != node.site.settings.id}
     reached = dict.fromkeys(staying, began)

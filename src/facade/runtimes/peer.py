@@ -138,6 +138,7 @@ class Node:
             store.sync(self.site.run / "rows.jsonl")
             outcome.save(self.site.run, played.state, scene.setup)
             self.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
+        self.gate.finish()  # before the training alone, which the others need not wait for
         if not (self.site.run / "site.json").exists():
             own = beside.alone(self._scene) if self._baseline else None
             write_site(self.site, beside.facts(outcome, self._scene, self._files.rows, own))
