@@ -54,6 +54,14 @@ def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
         changed(made.membership, Change(remove=["z"]), 7)
 
 
+def test_a_number_is_a_member_s_rank_and_nobody_else_has_one(tmp_path):
+    listed = federation(tmp_path).membership
+    assert [(listed.has(id), listed.number(id)) for id in "abc"] == [(True, 0), (True, 1), (True, 2)]
+    assert not listed.has("z")
+    with pytest.raises(ExperimentError, match="'z' is no member in epoch 1; members are a, b, c"):
+        listed.number("z")
+
+
 def rotated(made, id, first_round):
     join = made.join(id)
     _, certificate = identity.new_certificate(id, 10)

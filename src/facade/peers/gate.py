@@ -94,7 +94,7 @@ class Gate:
         if request.membership != membership.digest:
             there, here = request.membership.hex()[:16], membership.digest.hex()[:16]
             raise RefusedError(Reason.OTHER_MEMBERSHIP, f"the caller's list is {there}, ours for this round {here}")
-        if membership.number(id) is None:
+        if not membership.has(id):
             raise RefusedError(Reason.STRANGER, f"no member in round {request.round}")
         if request.caller != membership.number(id):
             raise RefusedError(Reason.OTHER_IDENTITY, f"{id} claims to be number {request.caller}")

@@ -119,9 +119,21 @@ class Membership(Part):
         """Number of members."""
         return len(self.members)
 
-    def number(self, id: str) -> int | None:
-        """The rank of an id in the list; None for others."""
-        return next((i for i, member in enumerate(self.members) if member.id == id), None)
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {member.id: number for number, member in enumerate(self.members)}
+
+    def has(self, id: str) -> bool:
+        """Whether the site of an id is a member."""
+        return id in self._numbers
+
+    def number(self, id: str) -> int:
+        """The rank of a member's id in the list; ExperimentError for others."""
+        if not self.has(id):
+            raise ExperimentError(
+                f"'{id}' is no member in epoch {self.epoch}; members are {', '.join(sorted(self._numbers))}"
+            )
+        return self._numbers[id]
 
     def sign(self, keys: Iterable[Path]) -> str:
         """The text of a membership.json, signed with admins' keys."""

@@ -128,10 +128,7 @@ def set_up(site: Site, membership: Membership) -> Setup:
     """The parts of a run as this site plays it."""
     from facade import setup
 
-    experiment = _experiment(site, membership)
-    number = membership.number(site.settings.id)
-    if number is None:
-        raise ExperimentError(f"'{site.settings.id}' is no member in epoch {membership.epoch}")
+    experiment, number = _experiment(site, membership), membership.number(site.settings.id)
     made = setup.set_up(experiment, _federation(site, membership, experiment, number))
     _refuse_infinities(made)
     return made

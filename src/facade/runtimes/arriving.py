@@ -64,7 +64,7 @@ def _ask_all(node: Node) -> dict[str, Reply]:
 def _ask(node: Node, member: Member) -> Reply | None:
     """How a peer answers, be it with a refusal; None if it does not."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     request = Request(Kind.PROBE, membership.digest, number, membership.first_round)
     try:
         return node.links.to(member).call(request, _CALL_SECONDS)

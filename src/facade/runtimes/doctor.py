@@ -91,7 +91,7 @@ def _disk(site: Site, scene: Scene) -> Finding:
 
 def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterator[Finding]:
     """Call every peer; the lines of those that answer are added to `lines`."""
-    number = membership.number(site.settings.id) or 0
+    number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
             continue

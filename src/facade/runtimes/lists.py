@@ -57,7 +57,7 @@ class Lists:
             self._site.find_in(found)
         if not self.epochs.follows(found):
             return
-        if found.number(self._site.settings.id) is not None:
+        if found.has(self._site.settings.id):
             check_playable(self._site, found)
         self.epochs.add(found)
         store.replace(self._kept / f"{found.epoch}.json", content)
@@ -88,8 +88,7 @@ class Lists:
         """Know, after a restart, who may have the messages of the rounds before it."""
         for round in rounds:
             membership = self.epochs.governing(round)
-            member = membership.number(self._site.settings.id) is not None
-            if member and membership.epoch not in self._scenes:
+            if membership.has(self._site.settings.id) and membership.epoch not in self._scenes:
                 self._scenes[membership.epoch] = Scene.of(self._site, membership)
 
     def forget(self, before: int) -> None:

@@ -84,7 +84,7 @@ def step_aside(node: Node) -> None:
     """The end for a member that was removed: serve its last messages until the others have begun the
     round in which it is no member any more; from then on they refuse its calls."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     last = node.gate.round
     staying = {m.id: m for m in membership.members if m.id != node.site.settings.id}
     reached = dict.fromkeys(staying, time.monotonic())
@@ -109,7 +109,7 @@ def step_aside(node: Node) -> None:
 def _say_farewell(node: Node, member: Member) -> Status | None:
     """How a peer answered; None if it did not."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     request = Request(Kind.FAREWELL, membership.digest, number, node.gate.last_round)
     try:
         return node.links.to(member).call(request, _CALL_SECONDS).status

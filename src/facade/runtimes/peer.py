@@ -320,7 +320,7 @@ class Node:
         lists = {membership.epoch: membership for membership in self.lists.epochs.known}
         events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "heard" and e["round"] >= round]
         by_list = [(lists[e["epoch"]], e) for e in reversed(events) if e.get("epoch") in lists]
-        return {Origin(own.digest, own.number(e["peer"]) or 0, e["round"]): e["sha256"] for own, e in by_list}
+        return {Origin(own.digest, own.number(e["peer"]), e["round"]): e["sha256"] for own, e in by_list}
 
     def _write_status(self, round: int) -> None:
         facts = {

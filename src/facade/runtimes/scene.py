@@ -39,10 +39,9 @@ class Scene:
     @classmethod
     def of(cls, site: Site, membership: Membership) -> Scene:
         """The scene of a site."""
-        number = membership.number(site.settings.id)
-        if number is None:
+        if not membership.has(site.settings.id):
             raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
-        setup = set_up(site, membership)
+        number, setup = membership.number(site.settings.id), set_up(site, membership)
         graph = functools.lru_cache(maxsize=64)(setup.plan.graph)
         return cls(membership, setup, setup.shard(np.array([number])), number, graph)
 
