@@ -1,21 +1,26 @@
 """Ten thousand malformed messages per layer, from a member: none is used, none does harm."""
 
+import dataclasses
 import hashlib
 import struct
-from collections import Counter
+from collections import Counter, namedtuple
 
 import numpy as np
 import pytest
 import torch
 
-from facade import wire
+from facade import tree, wire
+from facade.algorithms import ALGORITHMS
+from facade.engine import turn_of
 from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.refusals import Reason, RefusedError
 from facade.runtimes.gather import Ask, Gatherer, _Pull, take
+from facade.setup import set_up
 from facade.wire import Form, Origin, pack
-from peers.makers import federation, gate, rss
+from peers.makers import federation, gate, rss, tiny
 
 MANY = 10_000
+Pair = namedtuple("Pair", "a b")
 ORIGIN = Origin(b"m" * 32, 1, 7)
 
 
@@ -112,6 +117,31 @@ def test_each_consistent_mistake_has_its_own_reason(sent, reason):
     with pytest.raises(RefusedError) as refused:
         gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
     assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    "own", [{"momentum": {"a": torch.ones(1, 4)}}, {"a": torch.ones(1, 4)}, Pair(torch.ones(1, 4), torch.ones(1))]
+)
+def test_every_entry_is_limited_whatever_it_is_called(own):
+    large = pack(ORIGIN, tree.map(lambda leaf: leaf * 100, own))
+    digest = hashlib.sha256(large).digest()
+    with pytest.raises(RefusedError) as refused:
+        Form(own).unpack(large, digest, ORIGIN)
+    assert refused.value.reason == Reason.TOO_LARGE
+    if isinstance(own, dict):
+        assert Form(own, frozenset(own)).unpack(large, digest, ORIGIN)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
+    setup = set_up(tiny(f"algorithm.name={algorithm}"))
+    shard = setup.shard(np.arange(1))
+    turn = turn_of(shard, setup.plan, 0)
+    for fields in ({}, {"seeding": "farthest"}) if algorithm in ("facade", "ifca") else ({},):
+        made = dataclasses.replace(setup.algorithm, **fields)
+        entries = made.message(turn, made.init(shard))
+        assert not made.no_weights & {"core", "head", "model"}
+        assert made.no_weights <= set(entries) or made.no_weights == {"bid"}
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():

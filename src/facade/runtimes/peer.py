@@ -244,10 +244,12 @@ class Node:
             return {}
         scene = self._scene
         turn = turn_of(scene.shard, scene.plan, round)
-        refuse = functools.partial(scene.setup.algorithm.refuse, turn)
+        algorithm = scene.setup.algorithm
+        form = Form(own, algorithm.no_weights)
+        refuse = functools.partial(algorithm.refuse, turn)
         plan = scene.plan
         last = plan.rounds if plan.all_reduce else plan.rounds - 1
-        ask = Ask(round, senders, Form(own), refuse, last, policy, final=round == plan.rounds)
+        ask = Ask(round, senders, form, refuse, last, policy, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
