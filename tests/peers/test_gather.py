@@ -13,10 +13,10 @@ from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
 from facade.peers.refusals import Reason
 from facade.peers.waiting import Brisk, Patient
+from facade.peers.wire import Form, Origin, pack
 from facade.runtimes import gather as pulling
 from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.rpc import UnreachableError
-from facade.wire import Form, Origin, pack
 from peers.makers import federation
 
 MESSAGE = {"model": {"w": torch.ones(1, 4)}}

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from facade import tree, wire
+from facade import tree
 from facade.algorithms import ALGORITHMS
 from facade.engine import turn_of
 from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.refusals import Reason, RefusedError
+from facade.peers.wire import Form, Origin, pack
 from facade.runtimes.gather import Ask, Gatherer, _Pull, take
 from facade.setup import set_up
-from facade.wire import Form, Origin, pack
 from peers.makers import federation, gate, rss, tiny
 
 MANY = 10_000
@@ -218,4 +218,4 @@ def test_a_message_survives_the_wire_to_the_bit():
     content = pack(ORIGIN, sent)
     received = Form(sent).unpack(content, hashlib.sha256(content).digest(), ORIGIN)
     assert torch.equal(received["core"]["a"], sent["core"]["a"])
-    assert wire.pack(ORIGIN, {})  # an algorithm that sends nothing
+    assert pack(ORIGIN, {})  # an algorithm that sends nothing

@@ -12,12 +12,12 @@ from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Change, changed
 from facade.peers.shelf import LostCheckpointError
 from facade.peers.site import Site
+from facade.peers.wire import Origin
 from facade.runtimes import peer
 from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
 from facade.runtimes.rpc import Links
-from facade.wire import Origin
 from peers.makers import QUICK, tiny
 
 

@@ -31,7 +31,6 @@ SOURCE = Path(facade.__file__).parent
 RUNTIME = [
     *(SOURCE / "peers").glob("*.py"),
     *(SOURCE / "runtimes").glob("*.py"),
-    SOURCE / "wire.py",
     SOURCE / "store.py",
 ]
 BANNED_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "_pickle", "jsonpickle", "joblib"}

@@ -15,11 +15,11 @@ from facade.peers import identity
 from facade.peers.membership import Membership
 from facade.peers.refusals import RefusedError
 from facade.peers.site import Site
+from facade.peers.wire import Form
 from facade.runtimes.line import Caller, Line
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
 from facade.runtimes.scene import Scene
 from facade.tree import row_bytes
-from facade.wire import Form
 
 _FEW_DAYS = 30
 

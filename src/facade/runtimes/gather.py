@@ -18,8 +18,8 @@ from facade.peers.ledger import Ledger
 from facade.peers.membership import Membership
 from facade.peers.refusals import Reason, RefusedError
 from facade.peers.waiting import Policy, Wait
+from facade.peers.wire import Form, Origin
 from facade.runtimes.rpc import Links, UnreachableError
-from facade.wire import Form, Origin
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
 MOST_CALLS = 16

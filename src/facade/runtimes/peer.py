@@ -28,6 +28,7 @@ from facade.peers.outcome import Outcome, write_site
 from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
 from facade.peers.site import Site
 from facade.peers.waiting import Patient, Policy, policy
+from facade.peers.wire import Form, Origin, pack
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
@@ -37,7 +38,6 @@ from facade.runtimes.lists import Lists
 from facade.runtimes.parting import part, step_aside
 from facade.runtimes.rpc import Credentials, Links, Server
 from facade.runtimes.scene import RemovedError, inbox_of
-from facade.wire import Form, Origin, pack
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
