@@ -151,6 +151,18 @@ def vanishes(home, events):
     os._exit(7)
 
 
+class Masked(torch.nn.Module):
+    """A model with a buffer that no peer would accept."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.fc = torch.nn.Linear(64, classes)
+        self.register_buffer("mask", torch.tensor([-torch.inf]))
+
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+
+
 class Unmakeable(torch.nn.Module):
     """A model whose constructor fails."""
 

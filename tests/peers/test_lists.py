@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+import torch
 
+from facade import tree
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal, lines
 from facade.peers.membership import Change, Epochs, Membership, changed
+from facade.peers.shelf import Saved
 from facade.peers.site import Site, set_up
 from facade.runtimes.lists import Lists
 from facade.runtimes.local_network import founded
+from facade.runtimes.scene import Scene
 from peers import makers
 from peers.makers import QUICK, federation, tiny
 
@@ -52,6 +56,33 @@ def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
         epochs.add(changed(made.membership, Change(remove=["c"]), 8))
     with pytest.raises(ExperimentError, match="is no member"):
         changed(made.membership, Change(remove=["z"]), 7)
+
+
+def test_a_later_list_must_begin_later_and_be_of_the_same_federation(tmp_path):
+    first = federation(tmp_path).membership
+    second = changed(first, Change(), 7)
+    epochs = Epochs([first, second])
+    for update in ({"epoch": 3, "first_round": 7}, {"epoch": 3, "first_round": 9, "federation": "other"}):
+        later = Membership.model_validate(second.model_dump(by_alias=True) | update)
+        with pytest.raises(ExperimentError, match=r"epoch 3 of '\w+' cannot follow epoch 2 of 'test' from round"):
+            epochs.add(later)
+    assert epochs.known == [first, second]
+    missed = Epochs([second])
+    missed.add(first)
+    assert missed.known == [first, second]
+
+
+def test_a_list_must_name_this_very_site(tmp_path):
+    made = federation(tmp_path)
+    for update in ({"id": "z"}, {"certificate": identity.new_certificate("a", 10)[1].decode()}):
+        members = [m.model_dump() | (update if m.id == "a" else {}) for m in made.membership.members]
+        members = sorted(members, key=lambda member: member["id"])
+        listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+        (made.home("a") / "membership.json").write_text(listed.sign([made.admin]))
+        site = Site.load(made.home("a"))
+        for load in (site.membership, lambda site=site: Lists(site)):
+            with pytest.raises(ExperimentError, match=r"does not list this site \('a'\) with its certificate"):
+                load()
 
 
 def test_a_number_is_a_member_s_rank_and_nobody_else_has_one(tmp_path):
@@ -188,6 +219,40 @@ def test_a_site_s_own_data_are_loaded_once(tmp_path):
     before = len(makers.LOADED)
     made = [set_up(site, site.membership()).federation.training.samples.x for _ in range(2)]
     assert (len(makers.LOADED) - before, made[0].data_ptr()) == (1, made[1].data_ptr())
+
+
+def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbours(three_epochs):
+    site, lists = three_epochs
+    others = [0, 2, 3]
+    hear = {round: [caller for caller in others if lists.scene(round).entitled(round, caller)] for round in (6, 7, 8)}
+    again = Lists(site)
+    assert [membership.epoch for membership in again.epochs.known] == [1, 2, 3]
+    assert not any(again.entitled(round, caller) for round in hear for caller in others)
+    again.recall(range(6, 9))
+    for round, callers in hear.items():
+        assert [caller for caller in others if again.entitled(round, caller)] == callers
+        assert callers
+
+
+def test_what_dac_remembers_of_members_begins_anew_where_their_number_changes(tmp_path):
+    experiments = [
+        tiny(f'data.clusters="{n}"', "data.skew=none", "topology.degree=2", "algorithm.name=dac") for n in (3, 4)
+    ]
+    scenes = []
+    for n, experiment in zip((3, 4), experiments, strict=True):
+        with founded(experiment, tmp_path / str(n), "patient", QUICK) as made:
+            site = Site.load(made.homes[0])
+            scenes.append(Scene.of(site, site.membership()))
+    _, fresh = scenes[0].start(None)
+    played = fresh._replace(
+        model=tree.map(lambda leaf: leaf + 1, fresh.model), measured=torch.ones(1, 3), told=torch.ones(1, 3)
+    )
+    saved = Saved(5, 1, tree.flatten(played), {}, 0)
+    assert torch.equal(scenes[0].start(saved)[1].measured, played.measured)
+    round, state = scenes[1].start(saved)
+    assert (round, state.measured.tolist(), state.told.tolist()) == (5, [[0.0] * 4], [[0.0] * 4])
+    assert state.bridge.tolist() == [[-1] * 4]
+    assert all(torch.equal(state.model[name], leaf) for name, leaf in played.model.items())
 
 
 def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):

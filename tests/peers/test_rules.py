@@ -24,8 +24,9 @@ from facade.peers.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
 from facade.records import RunDirectory
 from facade.runtimes.lists import Lists
+from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node, run
-from peers.makers import federation, tiny
+from peers.makers import QUICK, federation, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
@@ -353,6 +354,7 @@ def test_metrics_are_served_on_this_machine_alone():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     metrics = Metrics(port)
+    assert metrics._server.server_address == ("127.0.0.1", port)
     metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         text = page.read().decode()
@@ -362,6 +364,25 @@ def test_metrics_are_served_on_this_machine_alone():
         assert f"facade_{name}" in text
     assert "facade_certificate_days_left" in text
     assert "facade_chosen_head" in text
+
+
+def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    for _ in range(1000):
+        journal.refused("b", "busy")
+    journal.refused("b", "stranger")
+    journal.close()
+    written = [(event["reason"], event["count"]) for event in lines(tmp_path / "log.jsonl")]
+    assert written == [("busy", count) for count in [*range(1, 101), 128, 256, 512]] + [("stranger", 1)]
+    assert journal.refusals == {"busy": 1000, "stranger": 1}
+
+
+def test_a_model_that_starts_with_infinities_is_refused_before_others_refuse_it(tmp_path):
+    settings = ("topology.degree=2", 'model.name="peers.makers:Masked"', "model.head=fc", "algorithm.name=el")
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+        site = Site.load(made.homes[0])
+    with pytest.raises(ExperimentError, match="'mask' of the model holds infinities or NaN"):
+        set_up(site, site.membership())
 
 
 def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
