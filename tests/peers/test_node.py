@@ -8,7 +8,7 @@ import pytest
 from facade import tree
 from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
-from facade.peers.journal import Journal, Metrics, lines
+from facade.peers.journal import Journal, Metrics
 from facade.peers.membership import Change, changed
 from facade.peers.shelf import LostCheckpointError
 from facade.peers.site import Site
@@ -18,7 +18,7 @@ from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
 from facade.runtimes.rpc import Links
-from peers.makers import QUICK, tiny
+from peers.makers import QUICK, logged, tiny
 
 
 @pytest.fixture
@@ -54,10 +54,6 @@ def scripted(node, *answers):
     return asked
 
 
-def log(node, event):
-    return [e for e in lines(node.site.run / "log.jsonl") if e["event"] == event]
-
-
 def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     closed = []
     for kind in (Journal, Metrics, Links):
@@ -76,15 +72,15 @@ def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
 def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):
     asked = scripted(node, {}, BehindError(7), BehindError(10))
     assert node.run()
-    assert [event["round"] for event in log(node, "jumped")] == [7, 10]
+    assert [event["round"] for event in logged(node.site.home, "jumped")] == [7, 10]
     assert asked[:3] == [0, 1, 7]
-    assert [event["round"] for event in log(node, "committed")] == [0, 1, 10, 11, 12]
+    assert [event["round"] for event in logged(node.site.home, "committed")] == [0, 1, 10, 11, 12]
 
 
 def test_messages_of_older_rounds_that_are_gone_are_missing_where_a_node_arrives(node):
     asked = scripted(node, BehindError(9), {}, BehindError(11))
     assert node.run()
-    assert [event["round"] for event in log(node, "jumped")] == [9]
+    assert [event["round"] for event in logged(node.site.home, "jumped")] == [9]
     assert asked[:3] == [0, 9, 8]
 
 
@@ -98,7 +94,7 @@ def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
     asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
     assert node.run()
     assert asked[:4] == [0, 1, 9, 1]
-    assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
+    assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 1, 2]
 
 
 def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):

@@ -4,8 +4,8 @@ import ast
 import json
 import math
 import os
-import socket
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from facade.records import RunDirectory
 from facade.runtimes.lists import Lists
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node, run
-from peers.makers import QUICK, federation, tiny
+from peers.makers import QUICK, federation, kept_ports, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
@@ -349,11 +349,18 @@ def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
         across([paths[0], signed_site(Site.load(made.home("b")), other)])
 
 
+def on_a_free_port():
+    """Metrics, and their port: it was free a moment ago, and another one is taken if it is not any more."""
+    for _ in range(5):
+        with kept_ports(1) as (port,):
+            pass
+        with suppress(ExperimentError):
+            return Metrics(port), port
+    raise AssertionError("no port stays free")
+
+
 def test_metrics_are_served_on_this_machine_alone():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    metrics = Metrics(port)
+    metrics, port = on_a_free_port()
     assert metrics._server.server_address == ("127.0.0.1", port)
     metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
