@@ -109,10 +109,10 @@ class Node:
     def _refuse_to_begin_again(self) -> None:
         """LostCheckpointError for a run that has begun and cannot be continued: beginning again would take back
         messages that others have used."""
-        published = self._outgoing.rounds
-        log = self.site.run / "log.jsonl"
-        begun = self._checkpoints.begun or published or any(e.get("event") == "committed" for e in lines(log))
-        if self._saved is None and begun:
+        if self._saved is not None:
+            return
+        published, log = self._outgoing.rounds, lines(self.site.run / "log.jsonl")
+        if self._checkpoints.begun or published or any(event.get("event") == "committed" for event in log):
             what = f" (messages up to round {published[-1]} are published)" if published else ""
             raise LostCheckpointError(
                 f"this site's run has begun{what} but cannot be continued: {self._checkpoints.missing()}; restore"
