@@ -51,6 +51,13 @@ def test_the_lowest_modules_know_only_errors():
         assert imported(MODULES[f"facade.{name}"], anywhere=True) <= {"facade.errors"}, name
 
 
+def test_only_runtimes_and_commands_know_the_peers():
+    for name, path in MODULES.items():
+        if name.split(".")[1:2] not in (["peers"], ["runtimes"], ["cli"]):
+            found = {module for module in imported(path, anywhere=True) if module.startswith("facade.peers")}
+            assert not found, f"{name} imports {found}"
+
+
 def test_modules_load_in_one_direction():
     waiting = {name: imported(path, anywhere=False) - {name, "facade"} for name, path in MODULES.items()}
     while waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,22 @@ class Setup:
 
 def set_up(experiment: Experiment, federation: Federation | None = None) -> Setup:
     """Check an experiment against its data and make its parts; nothing is written."""
-    algorithm = build_algorithm(experiment.algorithm)
+    algorithm, plan = planned(experiment)
+    federation = load(experiment.data, experiment.seed) if federation is None else federation
+    if federation.n != experiment.n:
+        raise ExperimentError(
+            f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
+            f" {experiment.n}; use federation.section as the experiment's [data]"
+        )
+    if experiment.evaluation.images:
+        federation = federation.tested_on(experiment.evaluation.images)
+    inputs = Inputs(federation.shape, federation.mean, federation.std)
+    return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
+
+
+def planned(experiment: Experiment) -> tuple[Algorithm[Any], Plan]:
+    """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played."""
+    algorithm: Algorithm[Any] = build_algorithm(experiment.algorithm)
     topology = _topology(experiment)
     topology.check(experiment.n)
     fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
@@ -76,19 +92,16 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             " add edges, or let it be drawn afresh every round (topology.fresh = true)",
             stacklevel=2,
         )
-    federation = load(experiment.data, experiment.seed) if federation is None else federation
-    if federation.n != experiment.n:
-        raise ExperimentError(
-            f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
-            f" {experiment.n}; use federation.section as the experiment's [data]"
-        )
-    if experiment.evaluation.images:
-        federation = federation.tested_on(experiment.evaluation.images)
-    learner = _learner(experiment, federation, algorithm)
-    if learner.outputs != len(federation.classes):
+    return algorithm, plan
+
+
+def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs, classes: Sequence[str]) -> Learner:
+    """The experiment's model and how it is trained, for data that look as given."""
+    learner = _learner(experiment, algorithm, inputs, len(classes))
+    if learner.outputs != len(classes):
         raise ExperimentError(
             f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
-            f" {len(federation.classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
+            f" {len(classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
         )
     if algorithm.choices > 1 and not learner.executor.features_once:
         warnings.warn(
@@ -96,7 +109,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             " let its forward end with one call of its head, on one tensor, to compute features once",
             stacklevel=2,
         )
-    return Setup(experiment, algorithm, federation, learner, plan)
+    return learner
 
 
 def _topology(experiment: Experiment) -> Topology:
@@ -118,14 +131,14 @@ def _optimiser(training: TrainingSection) -> Optimiser:
     return SGD(training.lr, schedule, training.weight_decay, training.momentum, training.nesterov)
 
 
-def _learner(experiment: Experiment, federation: Federation, algorithm: Algorithm[Any]) -> Learner:
+def _learner(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs, classes: int) -> Learner:
     named = experiment.model.head
     head = ["*"] if algorithm.all_head else [named] if isinstance(named, str) else named
     training, runtime = experiment.training, experiment.runtime
     return Learner(
-        models.factory(experiment.model.name, federation.shape, len(federation.classes)),
+        models.factory(experiment.model.name, inputs.shape, classes),
         tuple(head),
-        Inputs(federation.shape, federation.mean, federation.std),
+        inputs,
         Training(training.steps, training.batch, _optimiser(training), training.init),
         dtype=getattr(torch, runtime.dtype),
         device=_device(runtime.device),

@@ -1,18 +1,22 @@
 """Small federations, and the bodies of site processes that misbehave on purpose."""
 
 import os
+import socket
 import sys
 import threading
-import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from facade import Experiment
+from facade.data.sources import SOURCES
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.gate import Gate
 from facade.peers.identity import Join
-from facade.peers.journal import Journal, Metrics
+from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.membership import Epochs, Limits, Membership, Schema
 from facade.peers.shelf import Outgoing
 from facade.runtimes.local_network import site_process
@@ -96,20 +100,61 @@ def dies_at_line(home, events, last):
     site_process(home, events)
 
 
-def slow(home, events, times):
-    """A site whose training takes so many times as long as it would, and two seconds at least."""
+def after_training(then):
+    """From now on, this process calls `then` with the round after every training."""
     from facade.learner import Learner
 
     fit = Learner.fit
 
-    def slowly(self, *args, **kwargs):
-        began = time.monotonic()
-        made = fit(self, *args, **kwargs)
-        threading.Event().wait(max((times - 1) * (time.monotonic() - began), 2))
+    def followed(self, params, memory, samples, only=None):
+        made = fit(self, params, memory, samples, only)
+        then(samples.round)
         return made
 
-    Learner.fit = slowly
+    Learner.fit = followed
+
+
+def slow(home, events, others):
+    """A site that has always trained only when all the others are a round further, or have finished."""
+
+    def is_further(other, round):
+        finished = (other / "run" / "outcome.json").exists()
+        return finished or any(event["round"] > round for event in logged(other, "committed"))
+
+    def lag(round):
+        while not all(is_further(Path(other), round) for other in others):
+            threading.Event().wait(0.05)
+
+    after_training(lag)
     site_process(home, events)
+
+
+def pauses(home, events, rounds):
+    """A site that has trained in each of some rounds only when the file `go-<round>` is beside its node.toml."""
+
+    def pause(round):
+        if round in rounds:
+            (Path(home) / f"waits-{round}").touch()
+            while not (Path(home) / f"go-{round}").exists():
+                threading.Event().wait(0.05)
+
+    after_training(pause)
+    site_process(home, events)
+
+
+def logged(home, event):
+    """The lines about an event in a site's log."""
+    return [line for line in lines(home / "run" / "log.jsonl") if line["event"] == event]
+
+
+@contextmanager
+def kept_ports(count):
+    """Ports of this machine that nobody else gets meanwhile; nobody listens there."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for kept in sockets:
+            kept.bind(("127.0.0.1", 0))
+        yield [kept.getsockname()[1] for kept in sockets]
 
 
 def until(condition):
@@ -119,11 +164,6 @@ def until(condition):
             return
         threading.Event().wait(0.05)
     raise AssertionError("it did not happen within a minute")
-
-
-def rss():
-    """Bytes of memory this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def leaves_on_sigterm(home, events):
@@ -146,3 +186,32 @@ def stays(home, events):
 def vanishes(home, events):
     """A site that ends without a word."""
     os._exit(7)
+
+
+class Masked(torch.nn.Module):
+    """A model with a buffer that no peer would accept."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.fc = torch.nn.Linear(64, classes)
+        self.register_buffer("mask", torch.tensor([-torch.inf]))
+
+    def forward(self, x):
+        return self.fc(x.flatten(1))
+
+
+class Unmakeable(torch.nn.Module):
+    """A model whose constructor fails."""
+
+    def __init__(self, *_, **__):
+        raise KeyError("absent")
+
+
+LOADED = []
+"""A mark for every time that `counted_digits` was loaded."""
+
+
+def counted_digits(data):
+    """A data set of a site's own."""
+    LOADED.append(data)
+    return SOURCES["digits"](data)

@@ -1,7 +1,5 @@
 """Lists that change while a network of real processes runs; all is done with the commands of docs/peers.md."""
 
-import os
-import signal
 import tomllib
 from contextlib import contextmanager
 
@@ -11,13 +9,12 @@ import tomli_w
 from facade.peers import identity
 from facade.peers.founding import schema_of
 from facade.peers.headers import Kind, Request, Status
-from facade.peers.journal import lines
 from facade.peers.membership import load
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes.local_network import Processes, founded
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
-from peers.makers import QUICK, leaves_on_sigterm, tiny, until
+from peers.makers import QUICK, leaves_on_sigterm, logged, pauses, tiny, until
 
 
 class Network:
@@ -59,7 +56,7 @@ class Network:
         return load(self.base / f"{epoch}.json", Site.load(self.homes["n0"]).settings.admins)
 
     def log(self, id, event):
-        return [e for e in lines(self.homes[id] / "run" / "log.jsonl") if e["event"] == event]
+        return logged(self.homes[id], event)
 
     def until_round(self, id, round):
         """Follow the sites until one of them has done so many rounds."""
@@ -71,12 +68,12 @@ class Network:
         assert round is END, f"all sites ended before round {round}: {self.failed}"
 
     @contextmanager
-    def held(self, id):
-        """While one site stands still, the others wait for it: nobody gets more than a few rounds further."""
-        process = self.processes.running[self.homes[id]]
-        os.kill(process.pid, signal.SIGSTOP)
+    def held(self, id, round):
+        """While one site pauses in a round, the others wait for it: nobody gets more than a few rounds further."""
+        self.until_round("n0", round)
+        until((self.homes[id] / f"waits-{round}").exists)
         yield
-        os.kill(process.pid, signal.SIGCONT)
+        (self.homes[id] / f"go-{round}").touch()
 
     def start(self, id, *body):
         return self.processes.start(self.homes[id], *body)
@@ -109,10 +106,10 @@ def graph(network, epoch, id, round):
 
 def test_a_member_comes_and_another_goes_while_the_network_runs(network):
     network.build(["n0", "n1", "n2", "n3"], rounds=36)
-    for id in ("n0", "n1", "n2", "n3"):
+    for id in ("n0", "n1", "n2"):
         network.start(id)
-    network.until_round("n0", 1)
-    with network.held("n3"):
+    network.start("n3", pauses, (1, 16))
+    with network.held("n3", 1):
         network.update(2, "--add", network.homes["n4"] / "n4.join", from_round=12)
         half = (network.base / "2.json").read_text()[:1000]
         (network.homes["n0"] / "membership.json").write_text(half)
@@ -120,8 +117,7 @@ def test_a_member_comes_and_another_goes_while_the_network_runs(network):
         network.replace(2, network.homes)
         network.start("n4")
         until(lambda: network.log("n4", "waiting"))
-    network.until_round("n0", 16)
-    with network.held("n3"):
+    with network.held("n3", 16):
         network.update(3, "--remove", "n1", from_round=30)
         network.replace(3, network.homes)
     network.until_round("n0", END)
@@ -141,10 +137,10 @@ def test_a_member_comes_and_another_goes_while_the_network_runs(network):
 def test_a_site_that_gets_a_list_late_plays_the_round_again_by_it(network):
     ids = ["n0", "n1", "n2"]
     network.build(ids, rounds=16)
-    for id in ids:
+    for id in ("n0", "n1"):
         network.start(id)
-    network.until_round("n0", 1)
-    with network.held("n2"):
+    network.start("n2", pauses, (1,))
+    with network.held("n2", 1):
         network.command("node", "rotate", "--home", network.homes["n1"])
         network.update(2, "--rotate", network.homes["n1"] / "next-n1.join", from_round=12)
         network.replace(2, ["n0", "n1"])
@@ -175,12 +171,12 @@ def answered(network, id, credentials, epoch):
 def test_a_certificate_is_changed_while_the_network_runs(network):
     ids = ["n0", "n1", "n2"]
     network.build(ids, rounds=60)
-    for id in ids:
-        network.start(id, *([leaves_on_sigterm] if id == "n1" else []))
-    network.until_round("n0", 1)
+    network.start("n0")
+    network.start("n1", leaves_on_sigterm)
+    network.start("n2", pauses, (1, 22, 42))
     home = network.homes["n1"]
     old = Credentials((home / identity.TLS_KEY).read_bytes(), (home / identity.CERTIFICATE).read_bytes())
-    with network.held("n2"):
+    with network.held("n2", 1):
         network.command("node", "rotate", "--home", home)
         network.update(2, "--rotate", home / "next-n1.join", from_round=20)
         network.replace(2, ids)
@@ -193,18 +189,16 @@ def test_a_certificate_is_changed_while_the_network_runs(network):
     new = Credentials((home / identity.TLS_KEY).read_bytes(), (home / identity.CERTIFICATE).read_bytes())
     assert new != old
     network.until_round("n1", 8)  # under the first list still, over the new certificate
-    network.until_round("n0", 22)
-    with network.held("n2"):
+    with network.held("n2", 22):
         until(lambda: answered(network, "n1", new, 2))
         assert answered(network, "n1", old, 2)
         network.update(3, from_round=40)
         network.replace(3, ids)
-    network.until_round("n0", 42)
-    with network.held("n2"):
+    with network.held("n2", 42):
         assert answered(network, "n1", new, 3)
         assert not answered(network, "n1", old, 3)
     network.until_round("n0", END)
-    assert all("left in good order" in says for says in network.failed.values())
+    assert network.failed == {"n1": "left in good order; to come back: facade node up"}
     for id in ids:
         outcome = Outcome.load(network.homes[id] / "run")
         assert outcome.epoch == 3

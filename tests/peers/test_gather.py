@@ -13,10 +13,10 @@ from facade.peers.ledger import Ledger
 from facade.peers.membership import Limits
 from facade.peers.refusals import Reason
 from facade.peers.waiting import Brisk, Patient
+from facade.peers.wire import Form, Origin, pack
 from facade.runtimes import gather as pulling
 from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
 from facade.runtimes.rpc import UnreachableError
-from facade.wire import Form, Origin, pack
 from peers.makers import federation
 
 MESSAGE = {"model": {"w": torch.ones(1, 4)}}
@@ -84,9 +84,10 @@ def gathering(tmp_path):
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
-    def made(policy, refuse=lambda message: None, **does):
-        gatherer = Gatherer(Peers(membership, **does), policy, Ledger(), journal, Metrics(0))
-        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), refuse, 10)
+    def made(policy, refuse=lambda message: None, watch=lambda _: None, digests=None, **does):
+        digests = {} if digests is None else digests
+        gatherer = Gatherer(Peers(membership, **does), Ledger(), journal, Metrics(0), digests, watch)
+        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), refuse, 10, policy)
         return gatherer, lambda: gatherer.gather(membership, 0, ask)
 
     yield made
@@ -142,8 +143,6 @@ def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(gathering, tmp
 
 
 def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
-    gatherer, gather = gathering(Patient(LIMITS), b="serves")
-
     class Watched(dict):
         """Digests that a late pull adds to, if it may, while somebody reads them."""
 
@@ -155,7 +154,7 @@ def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
             assert gatherer._digests_lock.locked()
             return super().setdefault(*given)
 
-    gatherer.digests = Watched()
+    gatherer, gather = gathering(Patient(LIMITS), digests=Watched(), b="serves")
     assert list(gather()) == [1]
     assert [origin.round for origin in gatherer.digests] == [3]
 
@@ -187,8 +186,7 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
     def notice(round):
         raise NoticedError(round)
 
-    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="is_dead")
-    gatherer.watch = notice
+    _, gather = gathering(Patient(LIMITS), watch=notice, b="serves", c="is_dead")
     with pytest.raises(NoticedError, match="3"):
         gather()
     pulls = [thread for thread in threading.enumerate() if thread.name == "facade-pull-2"]

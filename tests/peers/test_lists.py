@@ -1,14 +1,25 @@
 """Lists that follow each other, as a site takes them."""
 
-import pytest
+import gc
+import tomllib
+import weakref
+from pathlib import Path
 
+import pytest
+import tomli_w
+import torch
+
+from facade import tree
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal, lines
-from facade.peers.membership import Change, Epochs, changed
-from facade.peers.site import Site
+from facade.peers.membership import Change, Epochs, Membership, changed
+from facade.peers.shelf import Saved
+from facade.peers.site import Site, set_up
 from facade.runtimes.lists import Lists
 from facade.runtimes.local_network import founded
+from facade.runtimes.scene import Scene
+from peers import makers
 from peers.makers import QUICK, federation, tiny
 
 
@@ -36,15 +47,50 @@ def test_epochs_follow_each_other_and_two_lists_for_one_are_refused(tmp_path):
     assert second.digest != made.membership.digest
     assert second.experiment["data"]["clusters"] == "3"
     epochs = Epochs()
-    assert epochs.add(made.membership)
-    assert not epochs.add(made.membership)
-    epochs.add(second)
+    for listed in (made.membership, made.membership, second):
+        epochs.add(listed)
+    assert epochs.known == [made.membership, second]
     assert [epochs.governing(r).epoch for r in (0, 6, 7, 100)] == [1, 1, 2, 2]
     assert epochs.current(7) == [second]
     with pytest.raises(ExperimentError, match="two different lists"):
         epochs.add(changed(made.membership, Change(remove=["c"]), 8))
     with pytest.raises(ExperimentError, match="is no member"):
         changed(made.membership, Change(remove=["z"]), 7)
+
+
+def test_a_later_list_must_begin_later_and_be_of_the_same_federation(tmp_path):
+    first = federation(tmp_path).membership
+    second = changed(first, Change(), 7)
+    epochs = Epochs([first, second])
+    for update in ({"epoch": 3, "first_round": 7}, {"epoch": 3, "first_round": 9, "federation": "other"}):
+        later = Membership.model_validate(second.model_dump(by_alias=True) | update)
+        with pytest.raises(ExperimentError, match=r"epoch 3 of '\w+' cannot follow epoch 2 of 'test' from round"):
+            epochs.add(later)
+    assert epochs.known == [first, second]
+    missed = Epochs([second])
+    missed.add(first)
+    assert missed.known == [first, second]
+
+
+def test_a_list_must_name_this_very_site(tmp_path):
+    made = federation(tmp_path)
+    for update in ({"id": "z"}, {"certificate": identity.new_certificate("a", 10)[1].decode()}):
+        members = [m.model_dump() | (update if m.id == "a" else {}) for m in made.membership.members]
+        members = sorted(members, key=lambda member: member["id"])
+        listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+        (made.home("a") / "membership.json").write_text(listed.sign([made.admin]))
+        site = Site.load(made.home("a"))
+        for load in (site.membership, lambda site=site: Lists(site)):
+            with pytest.raises(ExperimentError, match=r"does not list this site \('a'\) with its certificate"):
+                load()
+
+
+def test_a_number_is_a_member_s_rank_and_nobody_else_has_one(tmp_path):
+    listed = federation(tmp_path).membership
+    assert [(listed.has(id), listed.number(id)) for id in "abc"] == [(True, 0), (True, 1), (True, 2)]
+    assert not listed.has("z")
+    with pytest.raises(ExperimentError, match="'z' is no member in epoch 1; members are a, b, c"):
+        listed.number("z")
 
 
 def rotated(made, id, first_round):
@@ -90,3 +136,160 @@ def test_a_list_that_cannot_be_used_is_named_once_and_the_node_goes_on(tmp_path,
     lists.look(journal)
     assert [membership.n for membership in lists.epochs.known] == [4, 3]
     assert [membership.n for membership in Lists(site).epochs.known] == [4, 3]
+
+
+def unusable(made, **parts):
+    """The next epoch's list, signed, with another experiment."""
+    second = changed(made.membership, Change(), 7)
+    experiment = {name: {**second.experiment[name], **part} for name, part in parts.items()}
+    listed = Membership.model_validate(
+        second.model_dump(by_alias=True) | {"experiment": second.experiment | experiment}
+    )
+    return listed.sign([made.admin])
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ({"topology": {"degree": 3}}, "topology.degree = 3"),
+        ({"model": {"name": "our_net:Net"}}, "has not allowed"),
+        ({"model": {"name": "mpl"}}, "unknown model 'mpl'"),
+        ({"training": {"rounds": -1}}, "training.rounds = -1 is not possible"),
+        ({"data": {"clusters": "5"}}, "is for 5 nodes but the list names 3"),
+    ],
+)
+def test_a_signed_list_that_cannot_be_played_by_is_refused_and_not_kept(parts, says, tmp_path, journal):
+    made = federation(tmp_path)
+    site = Site.load(made.home("a"))
+    lists = Lists(site)
+    (site.home / "membership.json").write_text(unusable(made, **parts))
+    for _ in range(2):
+        lists.look(journal)
+    refused = [event["says"] for event in lines(tmp_path / "log.jsonl")]
+    assert (len(refused), says in refused[0]) == (1, True)
+    assert [path.name for path in (site.run / "epochs").iterdir()] == ["1.json"]
+    again = Lists(site)
+    again.look(journal)
+    assert again.epochs.known == [made.membership]
+    (site.home / "membership.json").write_text(changed(made.membership, Change(), 7).sign([made.admin]))
+    again.look(journal)
+    assert [membership.epoch for membership in again.epochs.known] == [1, 2]
+
+
+def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journal):
+    made = federation(tmp_path)
+    node = made.home("a") / "node.toml"
+    node.write_text(node.read_text().replace("allow = []", 'allow = ["peers.makers:Unmakeable"]'))
+    site = Site.load(made.home("a"))
+    lists = Lists(site)
+    (site.home / "membership.json").write_text(unusable(made, model={"name": "peers.makers:Unmakeable"}))
+    lists.look(journal)
+    assert "epoch 2 cannot be played here: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
+    assert lists.epochs.known == [made.membership]
+
+
+@pytest.fixture
+def three_epochs(tmp_path, journal):
+    """A site of four that bring nothing of their own, and what it makes of lists from rounds 0, 7 and 9 on."""
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=20")
+    with founded(experiment, tmp_path / "net", "patient", QUICK) as made:
+        site = Site.load(made.homes[1])
+        lists = Lists(site)
+        listed = site.membership()
+        for first_round in (7, 9):
+            listed = changed(listed, Change(), first_round)
+            (site.home / "membership.json").write_text(listed.sign([tmp_path / "net" / "admin.key"]))
+            lists.look(journal)
+    return site, lists
+
+
+def test_lists_that_follow_each_other_are_played_on_the_same_samples(three_epochs):
+    _, lists = three_epochs
+    scenes = [lists.scene(round) for round in (0, 7, 9)]
+    assert len({scene.membership.epoch for scene in scenes}) == 3
+    assert len({scene.shard.data.samples.x.data_ptr() for scene in scenes}) == 1
+
+
+def test_a_site_s_own_data_are_loaded_once(tmp_path):
+    with founded(tiny('data.clusters="3:1"', "topology.degree=2"), tmp_path, "patient", QUICK) as made:
+        home = made.homes[0]
+    node = tomllib.loads((home / "node.toml").read_text()) | {"data": {"source": "peers.makers:counted_digits"}}
+    (home / "node.toml").write_text(tomli_w.dumps(node))
+    site = Site.load(home)
+    before = len(makers.LOADED)
+    made = [set_up(site, site.membership()).federation.training.samples.x for _ in range(2)]
+    assert (len(makers.LOADED) - before, made[0].data_ptr()) == (1, made[1].data_ptr())
+
+
+def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbours(three_epochs):
+    site, lists = three_epochs
+    others = [0, 2, 3]
+    hear = {round: [caller for caller in others if lists.scene(round).entitled(round, caller)] for round in (6, 7, 8)}
+    again = Lists(site)
+    assert [membership.epoch for membership in again.epochs.known] == [1, 2, 3]
+    assert not any(again.entitled(round, caller) for round in hear for caller in others)
+    again.recall(range(6, 9))
+    for round, callers in hear.items():
+        assert [caller for caller in others if again.entitled(round, caller)] == callers
+        assert callers
+
+
+def test_what_dac_remembers_of_members_begins_anew_where_their_number_changes(tmp_path):
+    experiments = [
+        tiny(f'data.clusters="{n}"', "data.skew=none", "topology.degree=2", "algorithm.name=dac") for n in (3, 4)
+    ]
+    scenes = []
+    for n, experiment in zip((3, 4), experiments, strict=True):
+        with founded(experiment, tmp_path / str(n), "patient", QUICK) as made:
+            site = Site.load(made.homes[0])
+            scenes.append(Scene.of(site, site.membership()))
+    _, fresh = scenes[0].start(None)
+    played = fresh._replace(
+        model=tree.map(lambda leaf: leaf + 1, fresh.model), measured=torch.ones(1, 3), told=torch.ones(1, 3)
+    )
+    saved = Saved(5, 1, tree.flatten(played), {}, 0)
+    assert torch.equal(scenes[0].start(saved)[1].measured, played.measured)
+    round, state = scenes[1].start(saved)
+    assert (round, state.measured.tolist(), state.told.tolist()) == (5, [[0.0] * 4], [[0.0] * 4])
+    assert state.bridge.tolist() == [[-1] * 4]
+    assert all(torch.equal(state.model[name], leaf) for name, leaf in played.model.items())
+
+
+def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):
+    _, lists = three_epochs
+    scenes = [weakref.ref(lists.scene(round)) for round in (0, 7, 9)]
+    assert all(scene().graph(round) is scene().graph(round) for scene in scenes for round in (0, 7))
+    for before, left in (
+        (6, [True] * 3),
+        (7, [False, True, True]),
+        (8, [False, True, True]),
+        (9, [False, False, True]),
+    ):
+        lists.forget(before)
+        gc.collect()
+        assert [scene() is not None for scene in scenes] == left
+    assert not lists.entitled(6, 0)
+
+
+def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):
+    made = federation(tmp_path)
+    site = Site.load(made.home("a"))
+    path, good = site.home / "membership.json", (site.home / "membership.json").read_bytes()
+    contents = iter([good, b"half cop"])
+    whole = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: next(contents) if self == path else whole(self))
+    Lists(site)
+    assert (site.run / "epochs" / "1.json").read_bytes() == good
+
+
+def test_the_admin_does_not_sign_a_list_without_a_graph(facade, tmp_path):
+    made = federation(tmp_path, "abcd")
+    listed, output = made.home("a") / "membership.json", tmp_path / "next.json"
+    change = ["--key", made.admin, "--from-round", 5, "-o", output]
+    ended = facade("network", "update", listed, "--remove", "c", "--remove", "d", *change)
+    assert (ended.code, "topology.degree needs at least 3 nodes, 2 given" in ended.err, output.exists()) == (
+        2,
+        True,
+        False,
+    ), ended.err
+    assert facade("network", "update", listed, "--remove", "d", *change).code == 0

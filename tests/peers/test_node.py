@@ -5,17 +5,20 @@ import os
 
 import pytest
 
-from facade.errors import FacadeError, StorageError
+from facade import tree
+from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
-from facade.peers.journal import lines
+from facade.peers.journal import Journal, Metrics
 from facade.peers.membership import Change, changed
+from facade.peers.shelf import LostCheckpointError
 from facade.peers.site import Site
+from facade.peers.wire import Origin
 from facade.runtimes import peer
 from facade.runtimes.gather import BehindError, ShutOutError
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
-from facade.wire import Origin
-from peers.makers import QUICK, tiny
+from facade.runtimes.rpc import Links
+from peers.makers import QUICK, logged, tiny
 
 
 @pytest.fixture
@@ -51,22 +54,33 @@ def scripted(node, *answers):
     return asked
 
 
-def log(node, event):
-    return [e for e in lines(node.site.run / "log.jsonl") if e["event"] == event]
+def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
+    closed = []
+    for kind in (Journal, Metrics, Links):
+        close = kind.close
+        monkeypatch.setattr(kind, "close", lambda self, close=close: (closed.append(type(self)), close(self)))
+
+    def taken(*_):
+        raise ExperimentError("it cannot be listened on")
+
+    monkeypatch.setattr(peer, "Server", taken)
+    with pytest.raises(ExperimentError, match="cannot be listened on"):
+        Node(Site.load(home), shared_port=True)
+    assert closed == [Links, Metrics, Journal]
 
 
 def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):
     asked = scripted(node, {}, BehindError(7), BehindError(10))
     assert node.run()
-    assert [event["round"] for event in log(node, "jumped")] == [7, 10]
+    assert [event["round"] for event in logged(node.site.home, "jumped")] == [7, 10]
     assert asked[:3] == [0, 1, 7]
-    assert [event["round"] for event in log(node, "committed")] == [0, 1, 10, 11, 12]
+    assert [event["round"] for event in logged(node.site.home, "committed")] == [0, 1, 10, 11, 12]
 
 
 def test_messages_of_older_rounds_that_are_gone_are_missing_where_a_node_arrives(node):
     asked = scripted(node, BehindError(9), {}, BehindError(11))
     assert node.run()
-    assert [event["round"] for event in log(node, "jumped")] == [9]
+    assert [event["round"] for event in logged(node.site.home, "jumped")] == [9]
     assert asked[:3] == [0, 9, 8]
 
 
@@ -80,7 +94,17 @@ def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
     asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
     assert node.run()
     assert asked[:4] == [0, 1, 9, 1]
-    assert [event["round"] for event in log(node, "committed")][:4] == [0, 1, 1, 2]
+    assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 1, 2]
+
+
+def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):
+    now = iter(range(10_000))
+    monkeypatch.setattr(peer.time, "monotonic", lambda: float(next(now)))
+    told = []
+    node.policy.trained = told.append
+    scripted(node)
+    assert node.run()
+    assert (len(told), min(told) > 0) == (12, True)
 
 
 def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(node, home):
@@ -104,6 +128,117 @@ def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart
     node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
     assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
     assert node._heard_before(2) == {}
+
+
+class KilledError(Exception):
+    """The end of a process."""
+
+
+def play_until_killed(home, last):
+    """Play rounds in which only the first of the neighbours asked is heard; who was heard in which."""
+    node, heard = Node(Site.load(home), shared_port=True), {}
+
+    def gather(membership, own, ask):
+        if ask.round > last:
+            raise KilledError
+        heard[ask.round] = ask.senders[:1]
+        return said(ask, heard[ask.round])
+
+    node._gatherer.gather = gather
+    with pytest.raises(KilledError):
+        node.run()
+    node.close()
+    return heard
+
+
+def said(ask, senders):
+    """Messages like one's own, with other weights from every sender."""
+
+    def scaled(sender):
+        return lambda leaf: leaf * (1 + sender / 10) if leaf.is_floating_point() else leaf
+
+    return {sender: tree.map(scaled(sender), ask.form._own) for sender in senders}
+
+
+def damage_newest(directory):
+    newest = max(directory.glob("*.saved"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+
+def test_after_a_damaged_checkpoint_a_round_is_mixed_from_those_who_were_heard_before(home):
+    before = play_until_killed(home, last=3)
+    damage_newest(home / "run" / "checkpoints")
+    with pytest.warns(UserWarning, match="is damaged"):
+        node = Node(Site.load(home), shared_port=True)
+    asked = {}
+
+    def gather(membership, own, ask):
+        asked[ask.round] = ask.senders
+        return said(ask, ask.senders)
+
+    node._gatherer.gather = gather
+    assert node.run()
+    node.close()
+    assert (min(asked), asked[3]) == (3, before[3])
+    assert len(asked[4]) == 2, "beyond what is published everybody is heard again"
+
+
+def test_a_begun_run_without_its_rows_is_not_begun_again(home):
+    play_until_killed(home, last=9)
+    run = home / "run"
+    published = sorted(path.name for path in (run / "outgoing").iterdir())
+    rows = (run / "rows.jsonl").read_bytes()
+    for left in (b"", rows[:1000], None):
+        (run / "rows.jsonl").write_bytes(left) if left is not None else (run / "rows.jsonl").unlink()
+        with pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"):
+            Node(Site.load(home), shared_port=True)
+    assert sorted(path.name for path in (run / "outgoing").iterdir()) == published
+    (run / "rows.jsonl").write_bytes(rows)
+    Node(Site.load(home), shared_port=True).close()
+
+
+@pytest.mark.parametrize(
+    "lost", [["checkpoints"], ["checkpoints", "outgoing"], ["checkpoints", "outgoing", "rows.jsonl"]]
+)
+def test_a_begun_run_without_its_checkpoints_is_not_begun_again(lost, home):
+    play_until_killed(home, last=2)
+    for name in lost:
+        (home / "run" / name).rename(home / name)
+    with pytest.raises(LostCheckpointError, match=r"checkpoints holds no checkpoint that is whole; restore"):
+        Node(Site.load(home), shared_port=True)
+    (home / "run").rename(home / "moved away")
+    Node(Site.load(home), shared_port=True).close()
+
+
+def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
+    before = play_until_killed(home, last=3)
+    damage_newest(home / "run" / "checkpoints")
+    with pytest.warns(UserWarning, match="is damaged"):
+        node = Node(Site.load(home), shared_port=True)
+    scripted(node)
+    with pytest.raises(FacadeError, match=rf"round 3 must be played again.* n{before[3][0]}, heard in it before"):
+        node.run()
+    node.close()
+
+
+def test_scenes_are_dropped_when_the_window_has_passed_them(node):
+    forgotten = []
+    node.lists.forget = forgotten.append
+    scripted(node)
+    assert node.run()
+    assert forgotten == [round - node.membership.limits.window for round in range(13)]
+
+
+def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monkeypatch):
+    node = Node(Site.load(home), baseline=True, shared_port=True)
+    scripted(node)
+    farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
+    said = []
+    monkeypatch.setattr(peer.beside, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed())))
+    assert node.run()
+    node.close()
+    assert [(reply.status, reply.round) for reply in said] == [(Status.FINISHED, 12)]
+    assert node.gate.settled == {"n1"}
 
 
 def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):

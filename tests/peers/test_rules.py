@@ -4,8 +4,8 @@ import ast
 import json
 import math
 import os
-import socket
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,14 @@ from facade.peers.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.peers.waiting import Brisk, Patient, Wait
 from facade.records import RunDirectory
 from facade.runtimes.lists import Lists
+from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node, run
-from peers.makers import federation, tiny
+from peers.makers import QUICK, federation, kept_ports, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
     *(SOURCE / "peers").glob("*.py"),
     *(SOURCE / "runtimes").glob("*.py"),
-    SOURCE / "wire.py",
     SOURCE / "store.py",
 ]
 BANNED_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "_pickle", "jsonpickle", "joblib"}
@@ -223,6 +223,31 @@ def test_waiting_in_vain_does_not_make_the_next_wait_longer():
     assert brisk.until(Wait(100.0, {"a", "b"}, 4)) == 109.0
 
 
+def test_where_training_takes_minutes_brisk_waits_in_proportion():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    brisk.trained(120.0)
+    wait = Wait(1000.0, set("abcd"), 4)
+    assert brisk.until(wait) == 1360.0
+    for peer in "ab":
+        wait.came(peer, 1001.0)
+    assert brisk.until(wait) == 1031.0
+    for _ in range(2):
+        brisk.learn({"a", "b"}, {"c"}, 1.0)
+    assert brisk.until(Wait(1000.0, {"c"}, 4)) == 1030.0
+    brisk.trained(220.0)
+    assert (brisk.pace, brisk.grace) == (140.0, 35.0)
+    for _ in range(20):
+        brisk.trained(600.0)
+    assert brisk.until(Wait(1000.0, set("abd"), 4)) == 1600.0
+
+
+def test_where_training_takes_moments_brisk_waits_as_its_limits_say():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    brisk.trained(1.5)
+    wait = Wait(100.0, set("abcd"), 4)
+    assert (brisk.until(wait), brisk.grace) == (105.0, 1.0)
+
+
 def test_a_round_played_again_must_give_the_published_message(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
     first = outgoing.commit(3, b"message")
@@ -324,11 +349,19 @@ def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
         across([paths[0], signed_site(Site.load(made.home("b")), other)])
 
 
+def on_a_free_port():
+    """Metrics, and their port: it was free a moment ago, and another one is taken if it is not any more."""
+    for _ in range(5):
+        with kept_ports(1) as (port,):
+            pass
+        with suppress(ExperimentError):
+            return Metrics(port), port
+    raise AssertionError("no port stays free")
+
+
 def test_metrics_are_served_on_this_machine_alone():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    metrics = Metrics(port)
+    metrics, port = on_a_free_port()
+    assert metrics._server.server_address == ("127.0.0.1", port)
     metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         text = page.read().decode()
@@ -338,6 +371,25 @@ def test_metrics_are_served_on_this_machine_alone():
         assert f"facade_{name}" in text
     assert "facade_certificate_days_left" in text
     assert "facade_chosen_head" in text
+
+
+def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    for _ in range(1000):
+        journal.refused("b", "busy")
+    journal.refused("b", "stranger")
+    journal.close()
+    written = [(event["reason"], event["count"]) for event in lines(tmp_path / "log.jsonl")]
+    assert written == [("busy", count) for count in [*range(1, 101), 128, 256, 512]] + [("stranger", 1)]
+    assert journal.refusals == {"busy": 1000, "stranger": 1}
+
+
+def test_a_model_that_starts_with_infinities_is_refused_before_others_refuse_it(tmp_path):
+    settings = ("topology.degree=2", 'model.name="peers.makers:Masked"', "model.head=fc", "algorithm.name=el")
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+        site = Site.load(made.homes[0])
+    with pytest.raises(ExperimentError, match="'mask' of the model holds infinities or NaN"):
+        set_up(site, site.membership())
 
 
 def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):

@@ -6,19 +6,26 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from facade import metrics, run
 from facade.errors import FacadeError, StoppedError
-from facade.peers.membership import load
+from facade.peers.membership import Limits, load
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes import local_network
 from facade.runtimes.local_network import Processes, founded
 from facade.runtimes.recorder import Quiet
-from peers.makers import QUICK, leaves_on_sigterm, stays, tiny, until, vanishes
+from peers.makers import QUICK, kept_ports, leaves_on_sigterm, logged, stays, tiny, until, vanishes
+
+
+@pytest.fixture
+def ports():
+    with kept_ports(3) as kept:
+        yield kept
 
 
 def own_data(path, names, seed):
@@ -28,14 +35,12 @@ def own_data(path, names, seed):
     np.savez(path, x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:], classes=np.array(names))
 
 
-def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(facade, tmp_path):
+def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(facade, tmp_path, ports):
     ended = facade("network", "admin", "-o", tmp_path / "admin.key")
     public = ended.out.split()[-1]
     homes = {id: tmp_path / id for id in ("h1", "h2", "h3")}
-    for number, (id, home) in enumerate(homes.items()):
-        ended = facade(
-            "node", "init", "--id", id, "--address", f"127.0.0.1:{7001 + number}", "--admin", public, "--home", home
-        )
+    for (id, home), port in zip(homes.items(), ports, strict=True):
+        ended = facade("node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", home)
         assert ended.code == 0
     (tmp_path / "exp.toml").write_text(
         '[data]\nsource = "given"\nclusters = "3"\nskew = "none"\n[topology]\nname = "complete"\n'
@@ -56,7 +61,7 @@ def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(fac
     (home / "node.toml").write_text(node)
     ended = facade("node", "doctor", "--home", home)
     assert ended.code == 1
-    assert "h2 at 127.0.0.1:7002 does not answer" in ended.out.replace("\n", " ")
+    assert f"h2 at 127.0.0.1:{ports[1]} does not answer" in ended.out.replace("\n", " ")
     assert "agree with this site's data (40 training samples)" in ended.out.replace("\n", " ")
     site = Site.load(home)
     setup = set_up(site, site.membership())
@@ -100,8 +105,8 @@ def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
                 break
         assert Outcome.load(made.homes[0] / "run") is None
         processes.start(made.homes[0])
-        failures = [event["failed"] for _, event in processes.events() if "failed" in event]
-        assert all("left in good order" in failure for failure in failures)
+        failures = [(home.name, event["failed"]) for home, event in processes.events() if "failed" in event]
+        assert failures == [("n0", "left in good order; to come back: facade node up")]
     assert all(Outcome.load(home / "run") for home in made.homes)
 
 
@@ -126,21 +131,47 @@ def test_a_network_on_this_machine_that_is_told_to_stop_leaves_no_site_behind(tm
     assert not multiprocessing.active_children()
 
 
-def up(home, *more):
-    """`facade node up` as its operator starts it."""
-    command = [sys.executable, "-m", "facade", "node", "up", "--home", str(home), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@pytest.fixture
+def up():
+    """`facade node up` as its operator starts it; none outlives its test."""
+    with ExitStack() as started:
+
+        def start(home, *more, program=("-m", "facade")):
+            command = [sys.executable, *program, "node", "up", "--home", str(home), *more]
+            site = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            started.enter_context(site)
+            started.callback(site.kill)
+            return site
+
+        yield start
+
+
+def on_free_ports(attempt):
+    """What the sites of an attempt say, given its number: their ports were free a moment ago. It is made again
+    where somebody has taken one meanwhile."""
+    for number in range(5):
+        said = attempt(number)
+        if not any("cannot be listened on" in text for text in said):
+            return
+    raise AssertionError(said)
 
 
 TWO = tiny('data.clusters="1:1"', "topology.name=complete", "training.rounds=3", "evaluation.every=3")
 
 
-def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path):
-    with founded(TWO, tmp_path, "patient", QUICK) as made:
-        homes = made.homes
-    sites = [up(home, "--baseline") for home in homes]  # the ports are free again
-    said = [site.communicate()[0] for site in sites]
-    assert [site.returncode for site in sites] == [0, 0], said
+def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path, up):
+    def played(number):
+        nonlocal homes
+        with founded(TWO, tmp_path / str(number), "patient", QUICK) as made:
+            homes = made.homes
+        sites = [up(home, "--baseline") for home in homes]
+        said = [site.communicate()[0] for site in sites]
+        taken = any("cannot be listened on" in text for text in said)
+        assert taken or [site.returncode for site in sites] == [0, 0], said
+        return said
+
+    homes = []
+    on_free_ports(played)
     alone = [row["confusion"] for row in run(TWO.with_("algorithm.name=local")).rows if row["kind"] == "final"]
     for home, own in zip(homes, alone, strict=True):
         told = json.loads((home / "run" / "site.json").read_text())["site"]
@@ -149,11 +180,45 @@ def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path):
         assert told["gain"] == pytest.approx(together - apart)
 
 
-def test_the_command_leaves_in_good_order_when_it_is_told_to(tmp_path):
-    with founded(TWO, tmp_path, "patient", QUICK) as made:
-        home = made.homes[0]
-    site = up(home)
-    until((home / "run" / "log.jsonl").exists)  # it waits for the other one, who never comes
-    site.terminate()
-    said = site.communicate()[0]
-    assert site.returncode == 0, said
+def test_the_command_leaves_in_good_order_when_it_is_told_to(tmp_path, up):
+    def told(number):
+        with founded(TWO, tmp_path / str(number), "patient", QUICK) as made:
+            home = made.homes[0]
+        site = up(home)
+        until(lambda: logged(home, "started") or site.poll() is not None)  # the other one never comes
+        site.terminate()
+        said = site.communicate()[0]
+        assert "cannot be listened on" in said or site.returncode == 0, said
+        return [said]
+
+    on_free_ports(told)
+
+
+ENDLESS_TRAINING = """
+import sys, threading
+from pathlib import Path
+from facade.cli import main
+from facade.stacked import Stacked
+
+def train(*_):
+    Path(sys.argv[-1], "trains").touch()
+    threading.Event().wait()
+
+Stacked.fit = train
+main()
+"""
+
+
+def test_the_command_does_not_wait_for_its_training_when_it_is_told_to_leave(tmp_path, up):
+    def told(number):
+        with founded(TWO, tmp_path / str(number), "patient", Limits(deadline=1)) as made:
+            home = made.homes[0]
+        site = up(home, program=("-c", ENDLESS_TRAINING))
+        until(lambda: (home / "trains").exists() or site.poll() is not None)
+        site.terminate()
+        said = site.communicate(timeout=60)[0]  # it would never end
+        taken = "cannot be listened on" in said
+        assert taken or (site.returncode, "left in good order" in said) == (0, True), said
+        return [said]
+
+    on_free_ports(told)

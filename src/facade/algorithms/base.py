@@ -29,6 +29,8 @@ class Algorithm(ABC, Generic[State]):
     """Whether it runs on a new graph every round (topology.fresh = "auto")."""
     audience: ClassVar[Literal["graph", "members"]] = "graph"
     """Who may ask a node for its message: its neighbours, or any member."""
+    no_weights: ClassVar[frozenset[str]] = frozenset()
+    """Top-level entries of its message that hold other numbers than weights. Peers limit the norm of all others."""
 
     all_reduce: bool = True
     """Whether the run ends with one exchange in which everybody hears everybody."""

@@ -41,6 +41,7 @@ class DAC(Algorithm[State]):
     """Decentralized adaptive clustering: draw peers in proportion to their models' similarity."""
 
     audience = "members"
+    no_weights = frozenset({"scores"})
     all_reduce: bool = False
     """Off: one consensus model would undo what DAC does."""
     a: float = 30.0

@@ -42,6 +42,7 @@ class State(NamedTuple):
 class Facade(Algorithm[State]):
     """Fair clustered learning: choose the best head, train it with the core, share both."""
 
+    no_weights = frozenset({"bid"})
     heads: int | Literal["auto"] = 2
     """k; "auto": as many as seeding finds to be needed, at most max_heads."""
     max_heads: int = 6

@@ -44,7 +44,7 @@ def build(
     from facade import store
     from facade.config import Experiment
     from facade.peers import identity
-    from facade.peers.founding import Terms, found_federation
+    from facade.peers.founding import Terms, check_plan, found_federation
     from facade.peers.membership import Schema
 
     described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
@@ -52,6 +52,7 @@ def build(
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
     terms = Terms(described.name, public, _policy(policy), limits_of(limit or []), look)
     made = found_federation([identity.Join.load(path) for path in joins], described, terms)
+    check_plan(made)
     store.replace(output, made.sign(key).encode())
     out.print(
         f"Written: {output}, {made.n} members, digest {made.digest.hex()[:16]}."
@@ -112,6 +113,7 @@ def update(
     need_extra()
     from facade import store
     from facade.peers import identity
+    from facade.peers.founding import check_plan
     from facade.peers.membership import Change, changed, load
 
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
@@ -123,6 +125,7 @@ def update(
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
     made = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    check_plan(made)
     store.replace(output, made.sign(key).encode())
     out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", soft_wrap=True)
 

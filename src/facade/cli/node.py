@@ -72,7 +72,7 @@ def up(
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
-    from facade.runtimes.parting import leaving_on_signals
+    from facade.runtimes.parting import LeftError, end_process, leaving_on_signals
     from facade.runtimes.peer import run
 
     def show(rows: list[dict[str, object]]) -> None:
@@ -80,8 +80,12 @@ def up(
             if row["kind"] == "round":
                 err.print(f"round {row['round']}  {row['bytes']} bytes heard")
 
-    with leaving_on_signals():
-        outcome = run(home, baseline=baseline, watch=show)
+    try:
+        with leaving_on_signals():
+            outcome = run(home, baseline=baseline, watch=show)
+    except LeftError as left:
+        err.print(str(left), soft_wrap=True)
+        end_process(left)
     out.print(f"Finished as '{outcome.id}'. Written to {home / 'run'}; site.json is for the others.", soft_wrap=True)
 
 

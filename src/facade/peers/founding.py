@@ -44,17 +44,18 @@ def found_site(home: Path, new: NewSite) -> Path:
     host, _, port = new.address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ExperimentError(f"--address {new.address} is not possible; expected host:port, such as h07.example:7700")
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with store.writing(home):
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (home / "node.toml").exists():
         raise ExperimentError(f"{home} is a site already; give another directory")
     key, certificate = identity.new_certificate(new.id, new.days)
     identity.private(home / identity.TLS_KEY, key)
     public = identity.new_signing_key(home / identity.SIGNING_KEY)
-    (home / identity.CERTIFICATE).write_bytes(certificate)
+    store.replace(home / identity.CERTIFICATE, certificate)
     settings = {"id": new.id, "address": new.address, "admins": list(new.admins), "allow": []} | new.settings
     identity.private(home / "node.toml", tomli_w.dumps(settings).encode())
     join = home / f"{new.id}.join"
-    join.write_text(Join(new.id, new.address, certificate.decode(), public).json())
+    store.replace(join, Join(new.id, new.address, certificate.decode(), public).json().encode())
     return join
 
 
@@ -73,9 +74,10 @@ def finish_rotation(home: Path, id: str) -> None:
     """Use the new key and certificate from the next start on. What was interrupted goes on."""
     if not (home / f"next-{id}.join").exists():
         raise ExperimentError(f"{home} holds no new certificate; make one with: facade node rotate")
-    for name in (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join"):
-        if (home / f"next-{name}").exists():
-            (home / f"next-{name}").replace(home / name)
+    with store.writing(home):
+        for name in (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join"):
+            if (home / f"next-{name}").exists():
+                (home / f"next-{name}").replace(home / name)
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,15 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
             "admins": list(terms.admins),
         }
     )
+
+
+def check_plan(membership: Membership) -> None:
+    """ExperimentError for a list that no site could play by: its experiment does not load, or has no graph for so
+    many members. What depends on a site's machine or data is left to the sites."""
+    from facade.config import Experiment
+    from facade.setup import planned
+
+    planned(Experiment.of(membership.experiment))
 
 
 def schema_of(experiment: Experiment) -> Schema:

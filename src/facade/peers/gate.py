@@ -49,6 +49,12 @@ class Gate:
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
+    def finish(self) -> None:
+        """This node has finished its run: who says farewell from now on need not wait for it."""
+        with self.said:
+            self.finished = True
+            self.round = self.last_round
+
     def admit(self, fingerprint: str) -> str:
         """The id of the member that owns a certificate; RefusedError for all others."""
         for membership in self.epochs.current(self.round):
@@ -88,7 +94,7 @@ class Gate:
         if request.membership != membership.digest:
             there, here = request.membership.hex()[:16], membership.digest.hex()[:16]
             raise RefusedError(Reason.OTHER_MEMBERSHIP, f"the caller's list is {there}, ours for this round {here}")
-        if membership.number(id) is None:
+        if not membership.has(id):
             raise RefusedError(Reason.STRANGER, f"no member in round {request.round}")
         if request.caller != membership.number(id):
             raise RefusedError(Reason.OTHER_IDENTITY, f"{id} claims to be number {request.caller}")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facade.errors import ExperimentError
+from facade import store
+from facade.errors import ExperimentError, StorageError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -59,13 +60,20 @@ def check_name(name: str) -> None:
 
 
 def private(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner can read; an existing one is never written over."""
+    """Write a new file that only its owner can read; an existing one is never written over. It is on the disk
+    when this returns: others may be told of a key only if it cannot be lost."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise ExperimentError(f"{path} exists already; keys are never written over: move it away first") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+        with store.writing(path):
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            store.sync(path.parent)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            raise ExperimentError(f"{path} exists already; keys are never written over: move it away first") from None
+        raise
 
 
 def new_signing_key(path: Path) -> str:

@@ -40,7 +40,8 @@ class Journal:
                 self._file.write(line)
 
     def refused(self, peer: str, reason: str, **facts: Any) -> None:
-        """Count a refusal and add its line; of a flood, only every power of two."""
+        """Count a refusal and add its line; of a flood for one reason, the first hundred and then every power of
+        two."""
         with self._lock:
             self.refusals[reason] += 1
             count = self.refusals[reason]

@@ -37,7 +37,7 @@ class Limits(Part):
     floor: float = Field(5.0, gt=0)
     """Seconds that `brisk` waits at least, without grace or suspicion."""
     grace: float = Field(1.0, gt=0)
-    """Seconds that `brisk` waits for the rest when half have come, and for a suspect."""
+    """Seconds that `brisk` waits at least for the rest when half have come, and for a suspect."""
     linger: float = Field(60.0, gt=0)
     """Seconds a finished node waits for peers it cannot reach."""
     chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)
@@ -119,9 +119,21 @@ class Membership(Part):
         """Number of members."""
         return len(self.members)
 
-    def number(self, id: str) -> int | None:
-        """The rank of an id in the list; None for others."""
-        return next((i for i, member in enumerate(self.members) if member.id == id), None)
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {member.id: number for number, member in enumerate(self.members)}
+
+    def has(self, id: str) -> bool:
+        """Whether the site of an id is a member."""
+        return id in self._numbers
+
+    def number(self, id: str) -> int:
+        """The rank of a member's id in the list; ExperimentError for others."""
+        if not self.has(id):
+            raise ExperimentError(
+                f"'{id}' is no member in epoch {self.epoch}; members are {', '.join(sorted(self._numbers))}"
+            )
+        return self._numbers[id]
 
     def sign(self, keys: Iterable[Path]) -> str:
         """The text of a membership.json, signed with admins' keys."""
@@ -137,16 +149,27 @@ class Membership(Part):
 
 def load(path: Path, pinned: Sequence[str]) -> Membership:
     """A membership.json that one of the pinned admins signed; everything else is refused."""
+    return verified(read(path), path, pinned)
+
+
+def read(path: Path) -> bytes:
+    """The content of a membership.json, as it is."""
     try:
-        written = json.loads(path.read_text())
-        membership = Membership.model_validate(written["membership"])
-        signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
-        content = _SIGNED + membership.content
+        return path.read_bytes()
     except OSError as error:
         raise ExperimentError(
             f"{path} cannot be read ({error.strerror}); get it from the federation's admin, or make it with:"
             " facade network build"
         ) from None
+
+
+def verified(text: bytes, path: Path, pinned: Sequence[str]) -> Membership:
+    """The list in the content of a file, if one of the pinned admins signed it."""
+    try:
+        written = json.loads(text)
+        membership = Membership.model_validate(written["membership"])
+        signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
+        content = _SIGNED + membership.content
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise ExperimentError(f"{path} is not a membership list: {said}") from None
@@ -166,8 +189,9 @@ class Epochs:
 
     known: list[Membership] = field(default_factory=list)
 
-    def add(self, membership: Membership) -> bool:
-        """Take a list; False if it is known already. A later one must begin later."""
+    def follows(self, membership: Membership) -> bool:
+        """Whether a list is a new one; ExperimentError if it fits none of the known ones. A later one must begin
+        later."""
         for other in self.known:
             if membership.epoch == other.epoch:
                 if membership.digest != other.digest:
@@ -184,8 +208,12 @@ class Epochs:
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
             )
-        self.known = sorted([*self.known, membership], key=lambda m: m.epoch)
         return True
+
+    def add(self, membership: Membership) -> None:
+        """Take a list, if it is a new one."""
+        if self.follows(membership):
+            self.known = sorted([*self.known, membership], key=lambda m: m.epoch)
 
     def governing(self, round: int) -> Membership:
         """The list that a round is played by."""

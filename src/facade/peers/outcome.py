@@ -43,7 +43,7 @@ class Outcome:
         """From the final state [1, ...]."""
         return cls(
             id,
-            membership.number(id) or 0,
+            membership.number(id),
             membership.federation,
             membership.epoch,
             membership.policy,

@@ -19,6 +19,10 @@ class DivergedReplayError(FacadeError):
     """A round that was played again gave another message than the one that was published."""
 
 
+class LostCheckpointError(FacadeError):
+    """A run has begun, and there is nothing to continue it from."""
+
+
 class Published(NamedTuple):
     """A message that is ready to be pulled."""
 
@@ -61,6 +65,12 @@ class Outgoing:
             self._published = {number: p for number, p in self._published.items() if number in kept}
             self._ready.notify_all()
         return made
+
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds whose messages are published, ascending."""
+        with self._ready:
+            return sorted(self._published)
 
     def withdraw(self, round: int) -> None:
         """Take back a round's message, for the round is played by another list: nobody can use what was
@@ -110,3 +120,16 @@ class Checkpoints:
             if self._files.length("rows.jsonl") >= facts["rows"]:
                 return Saved(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None
+
+    def missing(self) -> str:
+        """What a begun run lacks that has no usable checkpoint, in words."""
+        counted = [stacks.opened(saved.content)[1]["rows"] for saved in self._store.newest_first()]
+        if not counted:
+            return f"{self._store.directory} holds no checkpoint that is whole"
+        there = self._files.length("rows.jsonl")
+        return f"{self._files.path / 'rows.jsonl'} has {there} bytes, and the checkpoints count on {min(counted)}"
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is any checkpoint, good or damaged."""
+        return bool(self._store.numbers)

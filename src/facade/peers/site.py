@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, FacadeError
 from facade.names import is_foreign
 from facade.peers import identity
 from facade.peers.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
-    from facade.data.federation import Federation
+    from facade.config import Experiment
+    from facade.data.federation import Dataset, Federation
     from facade.setup import Setup
+
+D = TypeVar("D")
 
 _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 """Texts of an experiment that may well have a colon, and are never looked up."""
@@ -69,6 +73,8 @@ class Site:
     settings: Settings
     tls_key: bytes = field(repr=False)
     certificate: bytes
+    _loaded: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The data that were loaded last, by what describes them."""
 
     @classmethod
     def load(cls, home: Path) -> Site:
@@ -93,36 +99,73 @@ class Site:
         """Where the run's files are."""
         return self.home / "run"
 
+    def once(self, described: str, load: Callable[[], D]) -> D:
+        """The data that `load` gives; it is called only where other data are described than the last time, for
+        lists that follow each other are played on the same."""
+        if described not in self._loaded:
+            self._loaded.clear()
+            self._loaded[described] = load()
+        found: D = self._loaded[described]
+        return found
+
     def membership(self) -> Membership:
         """The list that the operator put into the directory; it must name this very site."""
         found = load(self.home / "membership.json", self.settings.admins)
+        self.find_in(found)
+        return found
+
+    def find_in(self, found: Membership) -> None:
+        """ExperimentError unless a list names this very site, with its certificate."""
         me = found.by_fingerprint.get(identity.fingerprint(self.certificate))
         if me is None or me.id != self.settings.id:
             raise ExperimentError(
                 f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
                 f" send {self.settings.id}.join to the federation's admin"
             )
-        return found
 
 
 def set_up(site: Site, membership: Membership) -> Setup:
     """The parts of a run as this site plays it."""
     from facade import setup
-    from facade.config import Experiment
 
-    written = membership.experiment
-    refuse_foreign_names(written, site.settings.allow)
-    settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
-    root = site.settings.data.get("root")
-    experiment = Experiment.of(written, [*settings, *([f"data.root={root}"] if root else [])])
-    if experiment.n != membership.n:
-        raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
-    number = membership.number(site.settings.id)
-    if number is None:
-        raise ExperimentError(f"'{site.settings.id}' is no member in epoch {membership.epoch}")
+    experiment, number = _experiment(site, membership), membership.number(site.settings.id)
     made = setup.set_up(experiment, _federation(site, membership, experiment, number))
     _refuse_infinities(made)
     return made
+
+
+def check_playable(site: Site, membership: Membership) -> None:
+    """ExperimentError for a list that this site could not play by: its names are not allowed here, or its
+    experiment does not load, has no graph for so many members, or has a model that does not fit the schema."""
+    from facade import setup
+    from facade.learner import Inputs
+
+    experiment, look = _experiment(site, membership), membership.schema_
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are given when the list is played by
+            algorithm, _ = setup.planned(experiment)
+            setup.learner_of(experiment, algorithm, Inputs(tuple(look.shape), look.mean, look.std), look.classes)
+    except FacadeError:
+        raise
+    except Exception as error:  # of a user's own model, say
+        raise ExperimentError(
+            f"the experiment of epoch {membership.epoch} cannot be played here: {type(error).__name__}: {error};"
+            " ask the federation's admin, or mend the code that node.toml allows"
+        ) from error
+
+
+def _experiment(site: Site, membership: Membership) -> Experiment:
+    """The experiment of a list, with what this site has to say about it."""
+    from facade.config import Experiment
+
+    refuse_foreign_names(membership.experiment, site.settings.allow)
+    settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
+    root = site.settings.data.get("root")
+    experiment = Experiment.of(membership.experiment, [*settings, *([f"data.root={root}"] if root else [])])
+    if experiment.n != membership.n:
+        raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
+    return experiment
 
 
 def _refuse_infinities(made: Setup) -> None:
@@ -164,27 +207,28 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _texts(inner, path)
 
 
-def _federation(site: Site, membership: Membership, experiment: Any, number: int) -> Federation:
+def _federation(site: Site, membership: Membership, experiment: Experiment, number: int) -> Federation:
     """This site's data as a federation in which all others hold nothing."""
     from facade.data.federation import Holdings
     from facade.data.load import load as load_data
 
     if site.settings.data.get("source", "experiment") == "experiment":
-        whole = load_data(experiment.data, experiment.seed)
-        described = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
-        if described != membership.schema_:
+        described = f"{experiment.seed} {experiment.data.model_dump_json()}"
+        whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
+        look = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
+        if look != membership.schema_:
             raise ExperimentError("the data of this site are not what the membership list describes (schema)")
         rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
         return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
-    return own_federation(site.settings.data, membership.schema_, membership.n, number)
+    written = site.settings.data
+    dataset = site.once(json.dumps(written, default=str), lambda: _dataset(written))
+    return _own_federation(dataset, membership.schema_, membership.n, number)
 
 
-def own_federation(written: dict[str, Any], schema: Schema, n: int, number: int) -> Federation:
-    """The data that a site's own node.toml names, classes matched by name."""
-    import numpy as np
-
+def _dataset(written: dict[str, Any]) -> Dataset:
+    """The data that a site's own node.toml names."""
     from facade.config import Experiment
-    from facade.data.federation import Dataset, Federation, Holdings
+    from facade.data.federation import Dataset
     from facade.data.named import named
     from facade.data.sources import SOURCES
 
@@ -193,6 +237,15 @@ def own_federation(written: dict[str, Any], schema: Schema, n: int, number: int)
     dataset = named("dataset", data.source, SOURCES)(data)
     if not isinstance(dataset, Dataset):
         raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
+    for note in dataset.notes:
+        warnings.warn(note, stacklevel=2)
+    return dataset
+
+
+def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Federation:
+    """A site's own data as a federation in which all others hold nothing; classes are matched by name."""
+    from facade.data.federation import Federation, Holdings
+
     unknown = sorted(set(dataset.classes) - set(schema.classes))
     if unknown:
         raise ExperimentError(
@@ -207,8 +260,6 @@ def own_federation(written: dict[str, Any], schema: Schema, n: int, number: int)
     if not len(train) or not len(test):
         raise ExperimentError("this site's data have no training or no test samples; both are needed")
     rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
-    for note in dataset.notes:
-        warnings.warn(note, stacklevel=2)
     return Federation(
         Holdings(train, np.arange(n), rows), [test], np.zeros(n, np.int64), schema.classes, schema.mean, schema.std
     )

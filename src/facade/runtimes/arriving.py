@@ -21,43 +21,55 @@ def await_everybody(node: Node) -> None:
     """Wait until every member has answered once, at most for the deadline; not if the others have begun.
     Afterwards nobody is waited for as one who has yet to start: a peer that dies in the first round
     costs no more than in any other."""
-    unseen = _others(node)
+    unseen = {member.id for member in _others(node)}
     ends = time.monotonic() + node.membership.limits.deadline
     while unseen and time.monotonic() < ends:
-        replies = [(member, _ask(node, member)) for member in unseen]
-        if any(reply is not None and reply.round > node.gate.round for _, reply in replies):
+        replies = _ask_all(node)
+        if _are_there(node, replies, node.gate.round + 1):
             return
-        unseen = [member for member, reply in replies if reply is None]
+        unseen -= {id for id, reply in replies.items() if reply.status is not Status.REFUSED}
         if unseen:
             _pause(node)
     if unseen:
-        node.journal.write("absent", peers=[member.id for member in unseen])
+        node.journal.write("absent", peers=sorted(unseen))
 
 
 def await_first_round(node: Node) -> None:
-    """For a site that joins later: wait until another member is in the round from which this one takes
+    """For a site that joins later: wait until the others are in the round from which this one takes
     part, however long that is. Who began at once would wait out one deadline after another and play the
     rounds alone."""
     first = node.membership.first_round
     node.journal.write("waiting", round=first, epoch=node.membership.epoch)
-    while not any(reply and reply.round >= first for reply in (_ask(node, member) for member in _others(node))):
+    while not _are_there(node, _ask_all(node), first):
         _pause(node)
+
+
+def _are_there(node: Node, replies: dict[str, Reply], round: int) -> bool:
+    """Whether the others are in a round: more of those who answer than are not, and at least two where
+    there are two. One member alone must not make this node begin without the others."""
+    there = sum(reply.status is not Status.REFUSED and reply.round >= round for reply in replies.values())
+    return 2 * there > len(replies) and there >= min(2, node.membership.n - 1)
 
 
 def _others(node: Node) -> list[Member]:
     return [member for member in node.membership.members if member.id != node.site.settings.id]
 
 
+def _ask_all(node: Node) -> dict[str, Reply]:
+    """What the other members answer, by id; who cannot be reached is left out."""
+    asked = {member.id: _ask(node, member) for member in _others(node)}
+    return {id: reply for id, reply in asked.items() if reply is not None}
+
+
 def _ask(node: Node, member: Member) -> Reply | None:
-    """How a peer answers; None if it does not, or by another list."""
+    """How a peer answers, be it with a refusal; None if it does not."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     request = Request(Kind.PROBE, membership.digest, number, membership.first_round)
     try:
-        reply = node.links.to(member).call(request, _CALL_SECONDS)
+        return node.links.to(member).call(request, _CALL_SECONDS)
     except (UnreachableError, RefusedError):
         return None
-    return None if reply.status is Status.REFUSED else reply
 
 
 def _pause(node: Node) -> None:

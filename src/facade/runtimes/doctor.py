@@ -15,11 +15,11 @@ from facade.peers import identity
 from facade.peers.membership import Membership
 from facade.peers.refusals import RefusedError
 from facade.peers.site import Site
+from facade.peers.wire import Form
 from facade.runtimes.line import Caller, Line
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
 from facade.runtimes.scene import Scene
 from facade.tree import row_bytes
-from facade.wire import Form
 
 _FEW_DAYS = 30
 
@@ -91,7 +91,7 @@ def _disk(site: Site, scene: Scene) -> Finding:
 
 def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterator[Finding]:
     """Call every peer; the lines of those that answer are added to `lines`."""
-    number = membership.number(site.settings.id) or 0
+    number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
             continue

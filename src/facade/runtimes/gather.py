@@ -18,8 +18,8 @@ from facade.peers.ledger import Ledger
 from facade.peers.membership import Membership
 from facade.peers.refusals import Reason, RefusedError
 from facade.peers.waiting import Policy, Wait
+from facade.peers.wire import Form, Origin
 from facade.runtimes.rpc import Links, UnreachableError
-from facade.wire import Form, Origin
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
 MOST_CALLS = 16
@@ -56,6 +56,8 @@ class Ask:
     refuse: Refuse
     last: int
     """The last round that has an exchange."""
+    policy: Policy
+    """How long to wait."""
     final: bool = False
 
 
@@ -87,17 +89,24 @@ class _News:
 class Gatherer:
     """Pulls messages for one node."""
 
-    def __init__(self, links: Links, policy: Policy, ledger: Ledger, journal: Journal, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        links: Links,
+        ledger: Ledger,
+        journal: Journal,
+        metrics: Metrics,
+        digests: dict[Origin, str],
+        watch: Callable[[int], None],
+    ) -> None:
         self._links = links
-        self._policy = policy
         self._ledger = ledger
         self._journal = journal
         self._metrics = metrics
-        self.digests: dict[Origin, str] = {}
+        self.digests = digests
         """The first digest accepted from each (list, sender, round) lately; another one is an equivocation."""
         self._digests_lock = threading.Lock()
         """A late pull may end while the digests are tidied."""
-        self.watch: Callable[[int], None] = lambda _: None
+        self._watch = watch
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
 
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
@@ -116,9 +125,9 @@ class Gatherer:
             heard = self._await(membership, ask, wait, pulls, news)
         finally:
             stop.set()
-        self._note_missed(ask.round, wait)
+        self._note_missed(ask, wait)
         came = {ids[peer] for peer in heard}
-        self._policy.learn(came, set(ids.values()) - came, wait.latest - wait.started)
+        ask.policy.learn(came, set(ids.values()) - came, wait.latest - wait.started)
         self._record(membership, ask, pulls, heard)
         return heard
 
@@ -129,13 +138,13 @@ class Gatherer:
         behind: list[int] = []
         denied = 0
         while wait.outstanding:
-            left = self._policy.until(wait) - time.monotonic()
+            left = ask.policy.until(wait) - time.monotonic()
             if left <= 0:
                 break
             try:
                 told = news.get(timeout=min(left, 0.5))
             except queue.Empty:
-                self.watch(ask.round)
+                self._watch(ask.round)
                 continue
             id = membership.members[told.pull.peer].id
             if told.behind is not None:
@@ -158,13 +167,13 @@ class Gatherer:
             raise ShutOutError
         return heard
 
-    def _note_missed(self, round: int, wait: Wait) -> None:
+    def _note_missed(self, ask: Ask, wait: Wait) -> None:
         """Say in the log who did not come, and how long they were waited for when all others had."""
         if not wait.outstanding:
             return
-        granted, waited = (moment - wait.latest for moment in (self._policy.until(wait), time.monotonic()))
+        granted, waited = (moment - wait.latest for moment in (ask.policy.until(wait), time.monotonic()))
         seconds = {"granted": max(0.0, granted), "waited": waited}
-        self._journal.write("missed", round=round, peers=sorted(wait.outstanding), **seconds)
+        self._journal.write("missed", round=ask.round, peers=sorted(wait.outstanding), **seconds)
 
     def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
         self._ledger.refuse(id, refusal.reason.word)
@@ -286,8 +295,9 @@ def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
         raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
     if pull.announced not in (None, (reply.total, reply.digest)):
         raise RefusedError(Reason.EQUIVOCATION, "the digest changed between two chunks")
-    if not 0 < len(reply.chunk) <= min(length, size - len(pull.content)):
-        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {length} were asked for")
+    asked = min(length, size - len(pull.content))
+    if len(reply.chunk) != asked:  # a byte at a time, a peer could keep this node busy for ever
+        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {asked} were asked for")
     pull.announced = reply.total, reply.digest
     pull.content += reply.chunk
     pull.chunk = min(2 * pull.chunk, 1 << 20)

@@ -6,8 +6,8 @@ from facade import store
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal
-from facade.peers.membership import Epochs, load
-from facade.peers.site import Site
+from facade.peers.membership import Epochs, load, read, verified
+from facade.peers.site import Site, check_playable
 from facade.runtimes.scene import Scene
 
 
@@ -23,31 +23,44 @@ class Lists:
             self._kept.mkdir(parents=True, exist_ok=True)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
             self.epochs.add(load(earlier, site.settings.admins))
-        if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
-            site.membership()
         self._scenes: dict[int, Scene] = {}
+        self._seen: int | None = None
+        """When the list was written that was taken last."""
+        self._refused: bytes | None = None
+        """The content that could not be used last."""
         self._said = ""
-        self._take()
+        if not self.epochs.known:  # without any list nothing starts; a later one that cannot be used changes nothing
+            self._take(read(self._path))
 
     def look(self, journal: Journal) -> None:
         """Take the list that the operator has put there since. One that cannot be used is named in
-        the log and looked at again: it may be half copied."""
-        if self._written() == self._seen:
+        the log and looked at again when it is another: it may be half copied."""
+        written = self._written()
+        if written == self._seen:
             return
+        content = None
         try:
-            self._take()
-            self._said = ""
+            content = read(self._path)
+            if content != self._refused:
+                self._take(content)
+                self._seen, self._refused, self._said = written, None, ""
         except ExperimentError as error:
+            self._refused = content
             if str(error) != self._said:
                 journal.write("list-refused", says=str(error))
             self._said = str(error)
 
-    def _take(self) -> None:
-        written = self._written()
-        found = load(self._path, self._site.settings.admins)
-        if self.epochs.add(found):
-            store.replace(self._kept / f"{found.epoch}.json", self._path.read_bytes())
-        self._seen = written
+    def _take(self, content: bytes) -> None:
+        """Keep a list that can be played by; what is kept is what was checked."""
+        found = verified(content, self._path, self._site.settings.admins)
+        if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
+            self._site.find_in(found)
+        if not self.epochs.follows(found):
+            return
+        if found.has(self._site.settings.id):
+            check_playable(self._site, found)
+        self.epochs.add(found)
+        store.replace(self._kept / f"{found.epoch}.json", content)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""
@@ -75,9 +88,13 @@ class Lists:
         """Know, after a restart, who may have the messages of the rounds before it."""
         for round in rounds:
             membership = self.epochs.governing(round)
-            member = membership.number(self._site.settings.id) is not None
-            if member and membership.epoch not in self._scenes:
+            if membership.has(self._site.settings.id) and membership.epoch not in self._scenes:
                 self._scenes[membership.epoch] = Scene.of(self._site, membership)
+
+    def forget(self, before: int) -> None:
+        """Drop what only rounds before a given one need: their messages are no longer kept."""
+        oldest = self.epochs.governing(before).epoch
+        self._scenes = {epoch: scene for epoch, scene in self._scenes.items() if epoch >= oldest}
 
     def entitled(self, round: int, caller: int) -> bool:
         """Whether a member may have this site's message of a round."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from facade import stacks, tree
+from facade import stacks, store, tree
 from facade.bell import Bell
 from facade.config import Experiment
 from facade.errors import FacadeError, StoppedError
@@ -63,12 +63,13 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
         terms = Terms(experiment.name, [admin], policy, limits)
         signed = found_federation(joins, experiment, terms).sign([base / "admin.key"])
         for home in [base, *homes]:
-            (home / "membership.json").write_text(signed)
+            store.replace(home / "membership.json", signed.encode())
         yield Founded(homes, ports)
 
 
 def _made(directory: Path) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
+    with store.writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 

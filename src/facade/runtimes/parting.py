@@ -4,9 +4,11 @@ is asked to go leaves at once."""
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from facade.bell import Bell
 from facade.errors import StoppedError
@@ -42,6 +44,14 @@ def leaving_on_signals() -> Iterator[None]:
         yield
 
 
+def end_process(left: LeftError) -> NoReturn:
+    """End this process, whose node is closed. Python would first wait for the training under way, which may take
+    minutes and is played again anyway."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(left.exit_code)
+
+
 def part(node: Node) -> None:
     """Tell every peer that this node needs nothing more, and serve until all have said the same.
 
@@ -49,8 +59,6 @@ def part(node: Node) -> None:
     again and need this node's messages, or may have left: it is waited for only a while.
     """
     gate, limits = node.gate, node.membership.limits
-    gate.finished = True
-    gate.round = gate.last_round
     began = time.monotonic()
     staying = {m.id: m for m in node.membership.members if m.id != node.site.settings.id}
     reached = dict.fromkeys(staying, began)
@@ -76,7 +84,7 @@ def step_aside(node: Node) -> None:
     """The end for a member that was removed: serve its last messages until the others have begun the
     round in which it is no member any more; from then on they refuse its calls."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     last = node.gate.round
     staying = {m.id: m for m in membership.members if m.id != node.site.settings.id}
     reached = dict.fromkeys(staying, time.monotonic())
@@ -101,7 +109,7 @@ def step_aside(node: Node) -> None:
 def _say_farewell(node: Node, member: Member) -> Status | None:
     """How a peer answered; None if it did not."""
     membership = node.membership
-    number = membership.number(node.site.settings.id) or 0
+    number = membership.number(node.site.settings.id)
     request = Request(Kind.FAREWELL, membership.digest, number, node.gate.last_round)
     try:
         return node.links.to(member).call(request, _CALL_SECONDS).status

@@ -7,6 +7,7 @@ was killed starts again from its newest checkpoint and plays to the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Generator
@@ -24,9 +25,10 @@ from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Member, Membership
 from facade.peers.outcome import Outcome, write_site
-from facade.peers.shelf import Checkpoints, Outgoing, Saved
+from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
 from facade.peers.site import Site
-from facade.peers.waiting import policy
+from facade.peers.waiting import Patient, Policy, policy
+from facade.peers.wire import Form, Origin, pack
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
@@ -36,7 +38,6 @@ from facade.runtimes.lists import Lists
 from facade.runtimes.parting import part, step_aside
 from facade.runtimes.rpc import Credentials, Links, Server
 from facade.runtimes.scene import RemovedError, inbox_of
-from facade.wire import Form, Origin, pack
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
@@ -60,15 +61,27 @@ class Node:
         self._checkpoints = Checkpoints(self._files)
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
-        if self._outcome is None:  # what came after the checkpoint is played again
-            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)
+        with contextlib.ExitStack() as opened:
+            self.journal = Journal(site.run / "log.jsonl")
+            opened.callback(self.journal.close)
+            self.lists.look(self.journal)
+            self._open(opened, shared_port)
+            self._opened = opened.pop_all()
+        self._lap = time.monotonic()
+
+    def _open(self, opened: contextlib.ExitStack, shared_port: bool) -> None:
+        """Make everything that the node meets its peers with; what must be closed is added to `opened`."""
+        site = self.site
         begun = self._saved.round if self._saved else self.lists.epochs.known[0].first_round
         self._scene = self.lists.scene(begun)
         limits = self._scene.membership.limits
-        self.journal = Journal(site.run / "log.jsonl")
         self.metrics = Metrics(site.settings.metrics_port)
+        opened.callback(self.metrics.close)
         self.ledger = Ledger(self._saved.ledger if self._saved else None)
         self._outgoing = Outgoing(site.run / "outgoing", limits.window)
+        if self._outcome is None:
+            self._refuse_to_begin_again()
+            self._files.cut("rows.jsonl", self._saved.rows if self._saved else 0)  # what came later is played again
         self.lists.recall(range(max(0, begun - limits.window), begun))
         self._joins = self._saved is None and begun > 0
         self.gate = Gate(
@@ -79,18 +92,32 @@ class Node:
             limits.chunk,
             self.journal,
             self.metrics,
-            begun - self._joins,
+            begun - 1 if self._joins else begun,  # one that joins is not there before the others are
         )
         own = Credentials(site.tls_key, site.certificate)
         self.policy = policy(self.membership.policy, limits)
         self.links = Links(own, limits.chunk, self._certificates)
-        self._gatherer = Gatherer(self.links, self.policy, self.ledger, self.journal, self.metrics)
-        self._gatherer.watch = self._notice
-        self._gatherer.digests = self._heard_before(begun)
+        opened.callback(self.links.close)
+        digests = self._heard_before(begun)
+        self._mixed = self._mixed_before(begun)
+        self._gatherer = Gatherer(self.links, self.ledger, self.journal, self.metrics, digests, self._notice)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
-        self._lap = time.monotonic()
+        opened.callback(self._server.stop)
+
+    def _refuse_to_begin_again(self) -> None:
+        """LostCheckpointError for a run that has begun and cannot be continued: beginning again would take back
+        messages that others have used."""
+        if self._saved is not None:
+            return
+        published, log = self._outgoing.rounds, lines(self.site.run / "log.jsonl")
+        if self._checkpoints.begun or published or any(event.get("event") == "committed" for event in log):
+            what = f" (messages up to round {published[-1]} are published)" if published else ""
+            raise LostCheckpointError(
+                f"this site's run has begun{what} but cannot be continued: {self._checkpoints.missing()}; restore"
+                f" what is missing from a copy, or move {self.site.run} away to begin again with the first round"
+            )
 
     def run(self) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish."""
@@ -111,6 +138,7 @@ class Node:
             store.sync(self.site.run / "rows.jsonl")
             outcome.save(self.site.run, played.state, scene.setup)
             self.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
+        self.gate.finish()  # before the training alone, which the others need not wait for
         if not (self.site.run / "site.json").exists():
             own = beside.alone(self._scene) if self._baseline else None
             write_site(self.site, beside.facts(outcome, self._scene, self._files.rows, own))
@@ -119,10 +147,7 @@ class Node:
 
     def close(self) -> None:
         """Free the port; nothing is answered any more."""
-        self._server.stop()
-        self.links.close()
-        self.metrics.close()
-        self.journal.close()
+        self._opened.close()
 
     @property
     def membership(self) -> Membership:
@@ -149,13 +174,17 @@ class Node:
 
     def _drive(self, game: Generator[Post, Inbox, Played]) -> Played:
         """Carry posts to inboxes until the game is over."""
+        began = time.monotonic()
         post = next(game)
         while True:
             self._post = post
             self._commit_rows(post.rows)
             self._notice(post.round)
             self._commit(post)
+            if post.round < self._scene.plan.rounds:  # before the final exchange nobody trains
+                self.policy.trained(time.monotonic() - began)
             inbox = self._exchange(post)
+            began = time.monotonic()
             try:
                 post = game.send(inbox)
             except StopIteration as end:
@@ -169,6 +198,7 @@ class Node:
         origin = Origin(self.membership.digest, self._scene.number, post.round)
         self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
+        self.lists.forget(post.round - self.membership.limits.window)
         self.journal.write("committed", round=post.round, sha256=published.digest.hex(), bytes=published.total)
         now = time.monotonic()
         self.metrics.seconds.observe(now - self._lap)
@@ -186,19 +216,40 @@ class Node:
 
     def _exchange(self, post: Post) -> Inbox:
         """Turn a post into an inbox: hear those who are wanted, as far as they can be heard."""
-        everyone = isinstance(post.wanted, Everyone)
-        senders = self._scene.others if isinstance(post.wanted, Everyone) else post.wanted.sender.tolist()
-        heard = self._hear(post.round, senders, post.outbox) if senders else {}
-        self.journal.write("mixed", round=post.round, heard=sorted(heard))
-        return inbox_of(self._scene.number, post.outbox, heard, everyone and len(heard) == len(senders))
+        scene, everyone = self._scene, isinstance(post.wanted, Everyone)
+        wanted = scene.others if isinstance(post.wanted, Everyone) else post.wanted.sender.tolist()
+        mixed = self._mixed.get((self.membership.epoch, post.round))
+        if mixed is not None and self._outgoing.get(post.round + 1) is not None:
+            heard = self._hear_again(post, mixed)
+        else:
+            heard = self._hear(post.round, wanted, post.outbox, self.policy)
+        self.journal.write("mixed", round=post.round, epoch=self.membership.epoch, heard=sorted(heard))
+        return inbox_of(scene.number, post.outbox, heard, everyone and len(heard) == len(wanted))
 
-    def _hear(self, round: int, senders: list[int], own: Any) -> dict[int, Any]:
+    def _hear_again(self, post: Post, mixed: list[int]) -> dict[int, Any]:
+        """The messages that a round was mixed from when it was played before: the next round's message, made
+        from them, is published, and must come out the same."""
+        heard = self._hear(post.round, mixed, post.outbox, Patient(self.membership.limits))
+        missing = [self.membership.members[sender].id for sender in mixed if sender not in heard]
+        if missing:
+            raise FacadeError(
+                f"round {post.round} must be played again, for the newest checkpoint could not be used, but"
+                f" {', '.join(missing)}, heard in it before, did not come within {self.membership.limits.deadline:g} s;"
+                " start again when they answer"
+            )
+        return heard
+
+    def _hear(self, round: int, senders: list[int], own: Any, policy: Policy) -> dict[int, Any]:
+        if not senders:
+            return {}
         scene = self._scene
         turn = turn_of(scene.shard, scene.plan, round)
-        refuse = functools.partial(scene.setup.algorithm.refuse, turn)
+        algorithm = scene.setup.algorithm
+        form = Form(own, algorithm.no_weights)
+        refuse = functools.partial(algorithm.refuse, turn)
         plan = scene.plan
         last = plan.rounds if plan.all_reduce else plan.rounds - 1
-        ask = Ask(round, senders, Form(own), refuse, last, final=round == plan.rounds)
+        ask = Ask(round, senders, form, refuse, last, policy, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
@@ -219,7 +270,7 @@ class Node:
         for round in range(to, oldest - 1, -1):
             missing = [i for i in scene.neighbours(round) if i not in heard][: enough - len(heard)]
             try:
-                heard |= self._hear(round, missing, own) if missing else {}
+                heard |= self._hear(round, missing, own, self.policy)
             except BehindError:
                 if round == to:
                     raise
@@ -261,12 +312,17 @@ class Node:
             " beside node.toml and start again, or ask the federation's admin"
         )
 
+    def _mixed_before(self, round: int) -> dict[tuple[int, int], list[int]]:
+        """Whom this node mixed before a restart, by (epoch, round), in the rounds that may be played again."""
+        events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "mixed" and e["round"] >= round]
+        return {(e["epoch"], e["round"]): e["heard"] for e in events if "epoch" in e}
+
     def _heard_before(self, round: int) -> dict[Origin, str]:
         """Digests that were accepted before a restart, for the rounds that may be played again."""
         lists = {membership.epoch: membership for membership in self.lists.epochs.known}
         events = [e for e in lines(self.site.run / "log.jsonl") if e.get("event") == "heard" and e["round"] >= round]
         by_list = [(lists[e["epoch"]], e) for e in reversed(events) if e.get("epoch") in lists]
-        return {Origin(own.digest, own.number(e["peer"]) or 0, e["round"]): e["sha256"] for own, e in by_list}
+        return {Origin(own.digest, own.number(e["peer"]), e["round"]): e["sha256"] for own, e in by_list}
 
     def _write_status(self, round: int) -> None:
         facts = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,15 +33,17 @@ class Scene:
     setup: Setup
     shard: Shard
     number: int
+    graph: Callable[[int], Graph]
+    """The graph of a round; those of the last rounds asked for are kept, as long as the scene is."""
 
     @classmethod
     def of(cls, site: Site, membership: Membership) -> Scene:
         """The scene of a site."""
-        number = membership.number(site.settings.id)
-        if number is None:
+        if not membership.has(site.settings.id):
             raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
-        setup = set_up(site, membership)
-        return cls(membership, setup, setup.shard(np.array([number])), number)
+        number, setup = membership.number(site.settings.id), set_up(site, membership)
+        graph = functools.lru_cache(maxsize=64)(setup.plan.graph)
+        return cls(membership, setup, setup.shard(np.array([number])), number, graph)
 
     @property
     def plan(self) -> Plan:
@@ -66,7 +69,7 @@ class Scene:
 
     def neighbours(self, round: int) -> list[int]:
         """Whom this node hears in a round's graph."""
-        graph = _graph(self, round)
+        graph = self.graph(round)
         return self.others if graph.everyone else graph.sender[graph.receiver == self.number].tolist()
 
     def entitled(self, round: int, caller: int) -> bool:
@@ -74,13 +77,8 @@ class Scene:
         where the algorithm says so, and in the final exchange, any member."""
         if self.setup.algorithm.audience == "members" or round == self.plan.rounds:
             return True
-        graph = _graph(self, round)
+        graph = self.graph(round)
         return graph.everyone or bool(((graph.receiver == caller) & (graph.sender == self.number)).any())
-
-
-@functools.lru_cache(maxsize=64)
-def _graph(scene: Scene, round: int) -> Graph:
-    return scene.plan.graph(round)
 
 
 def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,8 @@ _ENVELOPE = struct.Struct("<8s32sIQ")
 only: there is nothing to parse, so a comparison of bytes checks all of it."""
 _MARK = b"facade-m"
 
-MODEL_PARTS = ("core", "head", "model")
-"""Top-level entries of a message that hold weights."""
 LARGEST_RATIO = 10.0
-"""A part's norm may be this many times that of one's own."""
+"""The norm of a message's entry may be this many times that of one's own."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,18 @@ def _saved(message: Any) -> bytes:
 
 class Form:
     """What messages of a run look like: names, dtypes, shapes and how large weights may be. Made
-    from one's own message, for names, dtypes and shapes are the same at every node and round."""
+    from one's own message, for names, dtypes and shapes are the same at every node and round. `no_weights`
+    names the top-level entries whose numbers may be of any size."""
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: Any, no_weights: Set[str] = frozenset()) -> None:
         content = _saved(own)
         length = 8 + int.from_bytes(content[:8], "little")
         self._own = own
         self._header = content[:length]
         self.size = _ENVELOPE.size + len(content)
         """Bytes of every message."""
-        self._limits = {part: LARGEST_RATIO * max(1.0, _norm(own, part)) for part in MODEL_PARTS}
+        self._no_weights = no_weights
+        self._limits = {name: LARGEST_RATIO * max(1.0, norm) for name, norm in self._norms(own).items()}
 
     def unpack(self, content: bytes, digest: bytes, origin: Origin) -> Any:
         """The message [1, ...]; RefusedError unless it is what it was announced to be."""
@@ -85,11 +86,16 @@ class Form:
             if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
                 raise RefusedError(Reason.NOT_FINITE, name)
         message = tree.unflatten(flat, self._own)
-        for part, limit in self._limits.items():
-            norm = _norm(message, part)
+        for name, norm in self._norms(message).items():
+            limit = self._limits[name]
             if norm > limit:
-                raise RefusedError(Reason.TOO_LARGE, f"the norm of its {part} is {norm:.3g}, the limit {limit:.3g}")
+                raise RefusedError(Reason.TOO_LARGE, f"the norm of its {name} is {norm:.3g}, the limit {limit:.3g}")
         return message
+
+    def _norms(self, message: Any) -> dict[str, float]:
+        """Euclidean norms of a message's entries with weights; of a message without entries, that of all of it."""
+        entries = message if isinstance(message, dict) else {"message": message}
+        return {name: _norm(entry) for name, entry in entries.items() if name not in self._no_weights}
 
 
 def _check_envelope(envelope: bytes, origin: Origin) -> None:
@@ -103,9 +109,7 @@ def _check_envelope(envelope: bytes, origin: Origin) -> None:
     raise RefusedError(Reason.OTHER_ROUND, f"it is of round {round}, round {origin.round} was asked for")
 
 
-def _norm(message: Any, part: str) -> float:
-    """Euclidean norm of all weights of a part; 0 if there is no such part."""
-    if not isinstance(message, dict) or part not in message:
-        return 0.0
-    leaves: list[Tensor] = [leaf for leaf in tree.flatten(message[part], part).values() if leaf.is_floating_point()]
+def _norm(entry: Any) -> float:
+    """Euclidean norm of all floating-point numbers of an entry; 0 if there are none."""
+    leaves: list[Tensor] = [leaf for leaf in tree.flatten(entry).values() if leaf.is_floating_point()]
     return float(torch.stack([leaf.double().norm() for leaf in leaves]).norm()) if leaves else 0.0

@@ -1,0 +1,106 @@
+"""How a run is begun, with peers that answer as they like and no network between."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from facade.peers.headers import Reply, Status
+from facade.peers.journal import Journal, lines
+from facade.runtimes import arriving
+from facade.runtimes.arriving import await_everybody, await_first_round
+from facade.runtimes.rpc import UnreachableError
+from peers.makers import federation
+
+REFUSED, SILENT = "refused", "silent"
+
+
+class Clock:
+    """Time that passes when somebody pauses."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(arriving.time, "monotonic", lambda: self.now)
+
+    def pause(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def arrives(tmp_path, monkeypatch):
+    """Site a of so many, and what the others say one time after another: the round each is in. How often they
+    were asked before a began."""
+    clock, opened = Clock(monkeypatch), []
+
+    def begun(wait, first_round, **says):
+        made = federation(tmp_path, ["a", *says])
+        membership = made.membership.model_copy(update={"first_round": first_round})
+        journal = Journal(tmp_path / "log.jsonl")
+        opened.append(journal)
+        asked = dict.fromkeys(says, 0)
+
+        def call(id):
+            answers = says[id]
+            answer = answers[min(asked[id], len(answers) - 1)]
+            asked[id] += 1
+            if answer == SILENT:
+                raise UnreachableError("UNAVAILABLE")
+            return Reply(Status.REFUSED, 99) if answer == REFUSED else Reply(Status.NOT_YET, answer)
+
+        wait(
+            SimpleNamespace(
+                membership=membership,
+                site=SimpleNamespace(settings=SimpleNamespace(id="a")),
+                gate=SimpleNamespace(round=max(0, first_round - 1), said=Said(clock)),
+                journal=journal,
+                lists=SimpleNamespace(look=lambda journal: None),
+                links=SimpleNamespace(to=lambda member: SimpleNamespace(call=lambda *_: call(member.id))),
+            )
+        )
+        return max(asked.values())
+
+    yield begun
+    for journal in opened:
+        journal.close()
+
+
+class Said:
+    """Stands for the gate's condition."""
+
+    def __init__(self, clock):
+        self.wait = clock.pause
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_one_that_says_to_be_ahead_does_not_make_a_joining_site_begin(arrives):
+    assert arrives(await_first_round, 9, b=[99], c=[8, 8, 9], d=[8]) == 3
+
+
+def test_one_that_says_to_be_ahead_is_not_followed_while_others_have_another_list(arrives):
+    assert arrives(await_first_round, 9, b=[99], c=[REFUSED] * 3 + [9], d=[SILENT]) == 4
+
+
+def test_two_are_enough_where_the_rest_is_silent(arrives):
+    assert arrives(await_first_round, 9, b=[9], c=[SILENT, 9], d=[SILENT]) == 2
+
+
+def test_of_two_members_the_other_one_is_believed(arrives):
+    assert arrives(await_first_round, 9, b=[8, 8, 9]) == 3
+
+
+def test_one_that_says_to_be_ahead_does_not_begin_a_founding(arrives, tmp_path):
+    assert arrives(await_everybody, 0, b=[5], c=[SILENT, SILENT, 0]) == 3
+    assert not lines(tmp_path / "log.jsonl")
+
+
+def test_a_late_founder_begins_when_most_others_have(arrives):
+    assert arrives(await_everybody, 0, b=[5], c=[5], d=[SILENT]) == 1
+
+
+def test_who_has_another_list_or_is_silent_is_absent_after_the_deadline(arrives, tmp_path):
+    arrives(await_everybody, 0, b=[0], c=[REFUSED], d=[SILENT])
+    assert [event["peers"] for event in lines(tmp_path / "log.jsonl")] == [["c", "d"]]

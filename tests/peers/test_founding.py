@@ -1,0 +1,132 @@
+"""Founding and changing a federation: what is written, and what is refused in a sentence."""
+
+import json
+import os
+
+import pytest
+
+from facade.errors import ExperimentError, StorageError
+from facade.peers import identity
+from facade.peers.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.membership import Change, changed
+from peers.makers import SCHEMA, federation, tiny
+
+ADMIN = "5f" * 32
+
+
+def given(n):
+    return tiny("data.source=given", f'data.clusters="{n}"', "topology.degree=2", "data.skew=none")
+
+
+def test_a_directory_that_is_not_there_is_named(facade, tmp_path):
+    ended = facade("network", "admin", "-o", tmp_path / "absent" / "admin.key")
+    assert (ended.code, "admin.key could not be written: No such file" in ended.err.replace("\n", " ")) == (1, True)
+
+
+def test_a_directory_that_cannot_be_made_is_named(facade, tmp_path):
+    (tmp_path / "file").write_text("")
+    home = tmp_path / "file" / "site"
+    ended = facade("node", "init", "--id", "a", "--address", "h:1", "--admin", ADMIN, "--home", home)
+    assert (ended.code, "could not be written: Not a directory" in ended.err.replace("\n", " ")) == (1, True)
+
+
+def test_a_key_is_never_written_over(tmp_path):
+    path = tmp_path / "admin.key"
+    identity.private(path, b"first")
+    with pytest.raises(ExperimentError, match=r"admin.key exists already; keys are never written over"):
+        identity.private(path, b"second")
+    assert path.read_bytes() == b"first"
+
+
+def test_keys_are_on_the_disk_before_the_join_file_is_there(tmp_path, monkeypatch):
+    home, synced = tmp_path / "a", []
+    sync = os.fsync
+
+    def watched(handle):
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{handle}"))
+        synced.append((name, (home / "a.join").exists()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    found_site(home, NewSite("a", "h:1", [ADMIN]))
+    for name in (identity.TLS_KEY, identity.SIGNING_KEY, "node.toml"):
+        assert (name, False) in synced
+    assert synced[-2][0] == ".a.join.tmp"
+
+
+def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match=r"tls.key could not be written: No space left on device"):
+        found_site(tmp_path / "a", NewSite("a", "h:1", [ADMIN]))
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (NewSite("A!", "h:1", [ADMIN]), "id 'A!' is not possible"),
+        (NewSite("a" * 33, "h:1", [ADMIN]), "is not possible; use up to 32 letters"),
+        (NewSite("a", "h", [ADMIN]), "--address h is not possible"),
+        (NewSite("a", ":7700", [ADMIN]), "--address :7700 is not possible"),
+        (NewSite("a", "h:65536", [ADMIN]), "--address h:65536 is not possible"),
+        (NewSite("a", "h:port", [ADMIN]), "--address h:port is not possible"),
+        (NewSite("a", "h:1", ["5f3c"]), "--admin 5f3c is not a public key"),
+        (NewSite("a", "h:1", ["g" * 64]), "is not a public key; expected 64 hexadecimal digits"),
+    ],
+)
+def test_what_a_site_says_of_itself_wrongly_is_named_and_nothing_is_made(new, says, tmp_path):
+    with pytest.raises(ExperimentError, match=says):
+        found_site(tmp_path / "a", new)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_site_is_founded_once(tmp_path):
+    federation(tmp_path)
+    with pytest.raises(ExperimentError, match="is a site already"):
+        found_site(tmp_path / "a", NewSite("a", "h:1", [ADMIN]))
+
+
+def test_a_federation_needs_two_sites_with_ids_of_their_own(tmp_path):
+    made = federation(tmp_path)
+    terms = Terms("test", [ADMIN], schema=SCHEMA)
+    with pytest.raises(ExperimentError, match="needs at least 2 sites, 1 given"):
+        found_federation([made.join("a")], given(1), terms)
+    with pytest.raises(ExperimentError, match=r"two .join files have the same id: b"):
+        found_federation([made.join(id) for id in "abb"], given(3), terms)
+
+
+def test_only_an_admin_of_the_federation_signs(tmp_path):
+    made = federation(tmp_path)
+    identity.new_signing_key(tmp_path / "other.key")
+    with pytest.raises(ExperimentError, match=r"other.key is not the key of an admin of this federation"):
+        made.membership.sign([tmp_path / "other.key"])
+
+
+def test_a_change_must_make_sense(tmp_path):
+    made = federation(tmp_path)
+    second = changed(made.membership, Change(), 7)
+    with pytest.raises(ExperimentError, match="'b' is a member already; use --rotate"):
+        changed(made.membership, Change(add=[made.join("b")]), 7)
+    for round in (6, 7):
+        with pytest.raises(ExperimentError, match=f"--from-round {round} is not after round 7"):
+            changed(second, Change(), round)
+
+
+def test_an_update_without_a_change_is_refused(facade, tmp_path):
+    made = federation(tmp_path)
+    listed = made.home("a") / "membership.json"
+    ended = facade("network", "update", listed, "--key", made.admin, "--from-round", 5, "-o", tmp_path / "next.json")
+    assert (ended.code, "nothing to change; give --add" in ended.err.replace("\n", " ")) == (2, True)
+    assert not (tmp_path / "next.json").exists()
+
+
+def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(facade, tmp_path):
+    home = federation(tmp_path).home("a")
+    ended = facade("node", "status", "--home", home)
+    assert (ended.code, "the node has not begun" in ended.err.replace("\n", " ")) == (2, True)
+    (home / "run").mkdir()
+    facts = {"id": "a", "round": 3, "rounds": 9, "epoch": 1, "policy": "brisk", "ledger": {}, "refusals": {}}
+    (home / "run" / "status.json").write_text(json.dumps(facts))
+    assert "a: round 3 of 9, epoch 1" in facade("node", "status", "--home", home).out

@@ -1,0 +1,74 @@
+"""The gate alone, without a network: whom it admits, and how many calls it answers at a time."""
+
+import datetime
+import threading
+
+import pytest
+
+from facade.peers import identity
+from facade.peers.gate import MOST_CALLS
+from facade.peers.headers import Kind, Request, Status
+from facade.peers.membership import Membership
+from facade.peers.refusals import Reason, RefusedError
+from peers.makers import federation, gate
+
+
+@pytest.fixture
+def made(tmp_path):
+    return federation(tmp_path)
+
+
+@pytest.fixture
+def door(made, tmp_path):
+    opened = gate(made, tmp_path)
+    yield opened
+    opened.journal.close()
+
+
+@pytest.mark.parametrize(("starts", "admitted"), [(-20, False), (-5, True), (5, False)])
+def test_a_certificate_is_good_between_its_dates_and_never_else(made, tmp_path, starts, admitted):
+    when = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=starts)
+    certificate = identity.new_certificate("b", 10, when)[1].decode()
+    members = [m.model_dump() | ({"certificate": certificate} if m.id == "b" else {}) for m in made.membership.members]
+    made.membership = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+    door = gate(made, tmp_path)
+    if admitted:
+        assert door.admit(identity.fingerprint(certificate)) == "b"
+    else:
+        with pytest.raises(RefusedError) as refused:
+            door.admit(identity.fingerprint(certificate))
+        assert refused.value.reason is Reason.EXPIRED
+    door.journal.close()
+
+
+def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(made, door):
+    entered, leave = threading.Semaphore(0), threading.Event()
+    get = door.outgoing.get
+
+    def held(round, seconds=0.0):
+        entered.release()
+        leave.wait()
+        return get(round)
+
+    door.outgoing.get = held
+    request = {id: Request(Kind.PULL, made.membership.digest, number, 0, 0, 100) for number, id in ((0, "a"), (1, "b"))}
+    replies = []
+    calls = [
+        threading.Thread(target=lambda: replies.append(door.answer("b", request["b"].packed())))
+        for _ in range(MOST_CALLS)
+    ]
+    for call in calls:
+        call.start()
+    for _ in calls:
+        entered.acquire()
+    try:
+        assert door.answer("b", request["b"].packed()).reason is Reason.BUSY
+        probe = Request(Kind.PROBE, made.membership.digest, 0, 0)
+        assert door.answer("a", probe.packed()).status is Status.NOT_YET, "others have places of their own"
+    finally:
+        leave.set()
+        for call in calls:
+            call.join()
+    assert [reply.status for reply in replies] == [Status.HERE] * MOST_CALLS
+    assert door.answer("b", request["b"].packed()).status is Status.HERE
+    assert not +door._calls
