@@ -41,12 +41,6 @@ def command(monkeypatch, capsys):
     return call
 
 
-@pytest.fixture
-def facade(command):
-    """The name by which the tests of peers still know it."""
-    return command
-
-
 @pytest.fixture(scope="session")
 def digits_runs(tmp_path_factory):
     """A directory with finished runs of three algorithms, two seeds each: ALGORITHM-SEED."""

@@ -23,7 +23,7 @@ def card(
     images = facts["images"]
     parts = [
         f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
-        f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {_input(facts)}."
+        f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {input_words(facts)}."
         f" Trained without pooling data by {len(images)} nodes that exchanged models for"
         f" {experiment['training']['rounds']} rounds.",
         "## How good it is, and for whom",
@@ -36,7 +36,7 @@ def card(
         "## What it was not tested on",
         "\n".join(f"* {line}" for line in _untested(run, same, facts)),
         "## Files",
-        "\n".join([*(f"* `{name}`: {_FILES[name]}" for name in files), *_absent(left_out)]),
+        files_section(files, left_out),
         "## Where it comes from",
         f"Experiment with seed {run.seed}, run directory `{run.path.resolve().name}`; the resolved experiment is in its"
         " `experiment.toml`.",
@@ -53,11 +53,14 @@ _FILES = {
 }
 
 
-def _absent(left_out: dict[str, str]) -> list[str]:
-    return [f"* no `{name}`: {reason}" for name, reason in left_out.items()]
+def files_section(files: Sequence[str], left_out: dict[str, str]) -> str:
+    """What lies beside the card, and why something does not."""
+    absent = [f"* no `{name}`: {reason}" for name, reason in left_out.items()]
+    return "\n".join([*(f"* `{name}`: {_FILES[name]}" for name in files), *absent])
 
 
-def _input(facts: dict[str, Any]) -> str:
+def input_words(facts: dict[str, Any]) -> str:
+    """What the model takes; facts: shape, stored, mean, std."""
     shape = " x ".join(map(str, facts["shape"]))
     if facts["stored"] != "uint8":
         return f"rows of {shape} numbers, as they are"
@@ -100,10 +103,14 @@ def _untested(run: History, same: Sequence[int], facts: dict[str, Any]) -> list[
     others = [name for name, members in _groups(run) if not set(members) & set(same)]
     lines = [f"the data of {name}: another model was deployed there" for name in others]
     lines.append(f"anything but the test split of `{run.experiment['data']['source']}`: other sites, devices, years")
-    if facts["stored"] == "uint8":
-        lines.append("damaged, shifted or deliberately altered images, and images of other things: it always answers")
-    lines.append("how well its scores are calibrated, and what they reveal about the training data")
-    return lines
+    return [*lines, *never_tested(facts["stored"])]
+
+
+def never_tested(stored: str) -> list[str]:
+    """What no model here was tested on."""
+    altered = "damaged, shifted or deliberately altered images, and images of other things: it always answers"
+    scores = "how well its scores are calibrated, and what they reveal about the training data"
+    return [altered, scores] if stored == "uint8" else [scores]
 
 
 def _listed(nodes: Sequence[int]) -> str:

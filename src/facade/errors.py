@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class FacadeError(Exception):
@@ -39,6 +43,13 @@ class StoppedError(FacadeError):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal
+
+
+def first_mistake(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """What pydantic found wrong first; `known` are the keys that there are."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return str(unknown("key", where, known)) if first["type"] == "extra_forbidden" else f"{where}: {first['msg']}"
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:

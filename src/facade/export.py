@@ -6,6 +6,7 @@ import json
 import os
 import runpy
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,46 +17,65 @@ from facade import history, portable, store, tree
 from facade.card import card
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
 from facade.history import History
+from facade.looped import named_tensors
 from facade.portable import Deployed
 from facade.records import RunDirectory
 from facade.result import Result
 
 
 @dataclass(frozen=True)
-class Exported:
+class Parcel:
     """What was written, and what could not be."""
 
-    node: int
     files: list[Path]
     left_out: dict[str, str]
     """File name and why it is not there."""
 
 
-def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Exported:
+Card = Callable[[list[str], dict[str, str]], str]
+"""The text of a model card, from the files beside it and those left out."""
+
+
+def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Parcel:
     """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
-    out = Path(out)
-    if out.exists() and not (out.is_dir() and all(store.is_aside(path) for path in out.iterdir())):
-        raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
+    _refuse_full(Path(out))
     result, past = Result.load(run), history.load(run)
     twins = tree.digests(result.models, len(past.test_of))
     chosen = pick(past, twins, node, head)
     facts = RunDirectory(Path(run)).read("federation.json")
-    model = Deployed(
-        result.model(chosen), result.learner.inputs, result.learner.dtype, getattr(torch, facts["stored"])
-    ).eval()
-    forms = {"model.pt2": portable.program(model), "model.onnx": portable.onnx(model)}
-    files = {name: form.content for name, form in forms.items() if form.content is not None}
-    text = portable.source(model, result.experiment.model.name, past.classes, "model.pt2" in files)
-    files |= {
-        "weights.safetensors": _weights(result, chosen),
-        "classes.json": (json.dumps(past.classes) + "\n").encode(),
-        "model.py": text.encode(),
-    }
+    stored = getattr(torch, facts["stored"])
+    model = Deployed(result.model(chosen), result.learner.inputs, result.learner.dtype, stored).eval()
     same = [i for i, digest in enumerate(twins) if digest == twins[chosen]]
-    left_out = {name: form.reason for name, form in forms.items() if form.content is None}
-    files["README.md"] = card(past, facts, chosen, same, sorted(files), left_out).encode()
+
+    def about(files: list[str], left_out: dict[str, str]) -> str:
+        return card(past, facts, chosen, same, files, left_out)
+
+    return package(model, result.experiment.model.name, past.classes, Path(out), about)
+
+
+def package(model: Deployed, name: str, classes: list[str], out: Path, about: Card) -> Parcel:
+    """Write a model, whose architecture has the given name, in all forms that it can have."""
+    from safetensors.torch import save
+
+    _refuse_full(out)
+    forms = {"model.pt2": portable.program(model), "model.onnx": portable.onnx(model)}
+    files = {file: form.content for file, form in forms.items() if form.content is not None}
+    weights = {key: leaf.detach().contiguous().clone() for key, leaf in named_tensors(model.network).items()}
+    files |= {
+        "weights.safetensors": save(weights),
+        "classes.json": (json.dumps(classes) + "\n").encode(),
+        "model.py": portable.source(model, name, classes, "model.pt2" in files).encode(),
+    }
+    left_out = {file: form.reason for file, form in forms.items() if form.content is None}
+    files["README.md"] = about(sorted(files), left_out).encode()
     _write(files, out, model)
-    return Exported(chosen, [out / name for name in sorted(files)], left_out)
+    return Parcel([out / file for file in sorted(files)], left_out)
+
+
+def _refuse_full(out: Path) -> None:
+    """RunDirectoryError unless a directory is new or empty."""
+    if out.exists() and not (out.is_dir() and all(store.is_aside(path) for path in out.iterdir())):
+        raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
 
 
 def pick(run: History, digests: list[str], node: int | None, head: int | None) -> int:
@@ -80,12 +100,6 @@ def pick(run: History, digests: list[str], node: int | None, head: int | None) -
             f" use --node with one of {', '.join(map(str, users))}"
         )
     return int(users[0])
-
-
-def _weights(result: Result, node: int) -> bytes:
-    from safetensors.torch import save
-
-    return save({name: leaf.contiguous().clone() for name, leaf in tree.rows(result.models, node).items()})
 
 
 def _write(files: dict[str, bytes], out: Path, model: Deployed) -> None:

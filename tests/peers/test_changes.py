@@ -20,14 +20,14 @@ from peers.makers import QUICK, leaves_on_sigterm, logged, pauses, tiny, until
 class Network:
     """Sites that bring their own data, under a list that the admin made with the commands."""
 
-    def __init__(self, facade, base, homes):
-        self.facade, self.base, self.homes = facade, base, {home.name: home for home in homes}
+    def __init__(self, command, base, homes):
+        self._call, self.base, self.homes = command, base, {home.name: home for home in homes}
         self.processes = Processes([])
         self.round = dict.fromkeys(self.homes, 0)
         self.failed = {}
 
     def command(self, *arguments):
-        ended = self.facade(*arguments)
+        ended = self._call(*arguments)
         assert ended.code == 0, ended.err
 
     def build(self, ids, rounds):
@@ -83,14 +83,14 @@ END = float("inf")
 
 
 @pytest.fixture
-def network(facade, tmp_path):
+def network(command, tmp_path):
     experiment = tiny('data.clusters="5"', "data.skew=none", "topology.degree=2", "algorithm.name=el")
     with founded(experiment, tmp_path, "patient", QUICK) as made:
         for home in made.homes:
             node = tomllib.loads((home / "node.toml").read_text()) | {"data": {"source": "digits"}}
             (home / "node.toml").write_text(tomli_w.dumps(node))
             (home / "membership.json").unlink()
-        together = Network(facade, tmp_path, made.homes)
+        together = Network(command, tmp_path, made.homes)
         with together.processes:
             yield together
 

@@ -18,15 +18,15 @@ def given(n):
     return tiny("data.source=given", f'data.clusters="{n}"', "topology.degree=2", "data.skew=none")
 
 
-def test_a_directory_that_is_not_there_is_named(facade, tmp_path):
-    ended = facade("network", "admin", "-o", tmp_path / "absent" / "admin.key")
+def test_a_directory_that_is_not_there_is_named(command, tmp_path):
+    ended = command("network", "admin", "-o", tmp_path / "absent" / "admin.key")
     assert (ended.code, "admin.key could not be written: No such file" in ended.err.replace("\n", " ")) == (1, True)
 
 
-def test_a_directory_that_cannot_be_made_is_named(facade, tmp_path):
+def test_a_directory_that_cannot_be_made_is_named(command, tmp_path):
     (tmp_path / "file").write_text("")
     home = tmp_path / "file" / "site"
-    ended = facade("node", "init", "--id", "a", "--address", "h:1", "--admin", ADMIN, "--home", home)
+    ended = command("node", "init", "--id", "a", "--address", "h:1", "--admin", ADMIN, "--home", home)
     assert (ended.code, "could not be written: Not a directory" in ended.err.replace("\n", " ")) == (1, True)
 
 
@@ -114,19 +114,19 @@ def test_a_change_must_make_sense(tmp_path):
             changed(second, Change(), round)
 
 
-def test_an_update_without_a_change_is_refused(facade, tmp_path):
+def test_an_update_without_a_change_is_refused(command, tmp_path):
     made = federation(tmp_path)
     listed = made.home("a") / "membership.json"
-    ended = facade("network", "update", listed, "--key", made.admin, "--from-round", 5, "-o", tmp_path / "next.json")
+    ended = command("network", "update", listed, "--key", made.admin, "--from-round", 5, "-o", tmp_path / "next.json")
     assert (ended.code, "nothing to change; give --add" in ended.err.replace("\n", " ")) == (2, True)
     assert not (tmp_path / "next.json").exists()
 
 
-def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(facade, tmp_path):
+def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(command, tmp_path):
     home = federation(tmp_path).home("a")
-    ended = facade("node", "status", "--home", home)
+    ended = command("node", "status", "--home", home)
     assert (ended.code, "the node has not begun" in ended.err.replace("\n", " ")) == (2, True)
     (home / "run").mkdir()
     facts = {"id": "a", "round": 3, "rounds": 9, "epoch": 1, "policy": "brisk", "ledger": {}, "refusals": {}}
     (home / "run" / "status.json").write_text(json.dumps(facts))
-    assert "a: round 3 of 9, epoch 1" in facade("node", "status", "--home", home).out
+    assert "a: round 3 of 9, epoch 1" in command("node", "status", "--home", home).out

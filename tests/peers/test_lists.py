@@ -282,14 +282,14 @@ def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):
     assert (site.run / "epochs" / "1.json").read_bytes() == good
 
 
-def test_the_admin_does_not_sign_a_list_without_a_graph(facade, tmp_path):
+def test_the_admin_does_not_sign_a_list_without_a_graph(command, tmp_path):
     made = federation(tmp_path, "abcd")
     listed, output = made.home("a") / "membership.json", tmp_path / "next.json"
     change = ["--key", made.admin, "--from-round", 5, "-o", output]
-    ended = facade("network", "update", listed, "--remove", "c", "--remove", "d", *change)
+    ended = command("network", "update", listed, "--remove", "c", "--remove", "d", *change)
     assert (ended.code, "topology.degree needs at least 3 nodes, 2 given" in ended.err, output.exists()) == (
         2,
         True,
         False,
     ), ended.err
-    assert facade("network", "update", listed, "--remove", "d", *change).code == 0
+    assert command("network", "update", listed, "--remove", "d", *change).code == 0

@@ -84,7 +84,7 @@ def test_a_file_that_is_no_key_is_named(name, tmp_path):
 
 
 @pytest.mark.parametrize("moved", range(3))
-def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, facade, tmp_path):
+def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, command, tmp_path):
     home = federation(tmp_path).home("a")
     rotate_site(home, "a")
     new = Site(home, None, (home / "next-tls.key").read_bytes(), (home / "next-certificate.pem").read_bytes())
@@ -93,11 +93,11 @@ def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, fa
     if moved == 1:
         with pytest.raises(ExperimentError, match=r"certificate.pem does not belong to tls.key .* rotate --finish"):
             Site.load(home)
-    assert facade("node", "rotate", "--home", home, "--finish").code == 0
+    assert command("node", "rotate", "--home", home, "--finish").code == 0
     found = Site.load(home)
     assert (found.tls_key, found.certificate) == (new.tls_key, new.certificate)
     assert not list(home.glob("next-*"))
-    assert "holds no new certificate" in facade("node", "rotate", "--home", home, "--finish").err
+    assert "holds no new certificate" in command("node", "rotate", "--home", home, "--finish").err
 
 
 def test_a_new_key_without_its_certificate_is_not_used(tmp_path):
@@ -154,7 +154,7 @@ def test_a_list_with_a_number_that_is_none_is_refused(place, key, value, tmp_pat
     assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["list-refused"]
 
 
-def test_options_that_cannot_be_used_are_named(facade, tmp_path):
+def test_options_that_cannot_be_used_are_named(command, tmp_path):
     made = federation(tmp_path)
     (tmp_path / "exp.toml").write_text(tiny('data.clusters="3"', "data.skew=none", "topology.degree=2").toml())
     joins = [made.home(id) / f"{id}.join" for id in "abc"]
@@ -165,7 +165,7 @@ def test_options_that_cannot_be_used_are_named(facade, tmp_path):
         ("--schema", tmp_path / "none.json", "cannot be read as JSON"),
         ("--schema", tmp_path / "schema.json", "cannot be read as JSON"),
     ):
-        ended = facade(*build, option, given)
+        ended = command(*build, option, given)
         assert (ended.code, says in ended.err.replace("\n", " ")) == (2, True)
 
 

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from facade import metrics, run
 from facade.errors import FacadeError, StoppedError
@@ -35,62 +38,84 @@ def own_data(path, names, seed):
     np.savez(path, x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:], classes=np.array(names))
 
 
-def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(facade, tmp_path, ports):
-    ended = facade("network", "admin", "-o", tmp_path / "admin.key")
+def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(command, tmp_path, ports):
+    ended = command("network", "admin", "-o", tmp_path / "admin.key")
     public = ended.out.split()[-1]
     homes = {id: tmp_path / id for id in ("h1", "h2", "h3")}
     for (id, home), port in zip(homes.items(), ports, strict=True):
-        ended = facade("node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", home)
+        ended = command("node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", home)
         assert ended.code == 0
-    (tmp_path / "exp.toml").write_text(
-        '[data]\nsource = "given"\nclusters = "3"\nskew = "none"\n[topology]\nname = "complete"\n'
-    )
+    (tmp_path / "exp.toml").write_text('[data]\nsource = "given"\nskew = "none"\n[topology]\nname = "complete"\n')
     (tmp_path / "schema.json").write_text(
         json.dumps({"classes": ["ill", "well"], "shape": [1, 8, 8], "mean": [0.5], "std": [0.5]})
     )
     joins = [home / f"{id}.join" for id, home in homes.items()]
     arguments = ["--experiment", tmp_path / "exp.toml", "--key", tmp_path / "admin.key", "-o", tmp_path / "list.json"]
-    ended = facade("network", "build", *joins, *arguments)
+    ended = command("network", "build", *joins, *arguments)
     assert (ended.code, "add --schema" in ended.err) == (2, True)
-    ended = facade("network", "build", *joins, *arguments, "--schema", tmp_path / "schema.json")
+    ended = command("network", "build", *joins, *arguments, "--schema", tmp_path / "schema.json")
     assert ended.code == 0, ended.err
     home = homes["h1"]
     (home / "membership.json").write_text((tmp_path / "list.json").read_text())
     own_data(tmp_path / "own.npz", ["well", "ill"], 1)
     node = (home / "node.toml").read_text() + f'\n[data]\nsource = "npz"\nroot = "{tmp_path}"\npath = "own.npz"\n'
     (home / "node.toml").write_text(node)
-    ended = facade("node", "doctor", "--home", home)
+    plain = (home / "node.toml").read_text()
+    (home / "node.toml").write_text(plain.partition("\n[data]")[0])
+    ended = command("node", "doctor", "--home", home)
     assert ended.code == 1
-    assert f"h2 at 127.0.0.1:{ports[1]} does not answer" in ended.out.replace("\n", " ")
+    assert "node.toml does not say where this site's data are" in ended.out
+    (home / "node.toml").write_text(plain)
+    ended = command("node", "doctor", "--home", home)
+    assert ended.code == 0, "the first to be up finds nobody, and that is no problem"
+    assert f"note: h2 at 127.0.0.1:{ports[1]} does not answer" in ended.out
     assert "agree with this site's data (40 training samples)" in ended.out.replace("\n", " ")
     site = Site.load(home)
     setup = set_up(site, site.membership())
     assert setup.federation.training.samples.y[:2].tolist() == [1, 0]
     change = ["--key", tmp_path / "admin.key", "--remove", "h3", "--from-round", 1, "-o", tmp_path / "next.json"]
-    ended = facade("network", "update", tmp_path / "list.json", *change)
+    ended = command("network", "update", tmp_path / "list.json", *change)
     assert (ended.code, load(tmp_path / "next.json", [public]).n) == (0, 2)
     own_data(tmp_path / "own.npz", ["well", "dead"], 1)
-    ended = facade("node", "doctor", "--home", home)
+    ended = command("node", "doctor", "--home", home)
     assert "does not know: dead" in ended.out.replace("\n", " ")
 
 
-def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(facade, tmp_path):
+def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(command, tmp_path):
     (tmp_path / "four.toml").write_text(tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=3").toml())
-    ended = facade("network", "up", "--local", 5, tmp_path / "four.toml")
+    ended = command("network", "up", "--local", 5, tmp_path / "four.toml")
     assert (ended.code, "asks for 4 nodes" in ended.err.replace("\n", " ")) == (2, True)
-    ended = facade("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
+    ended = command("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
     assert ended.code == 0, ended.err
     assert "majority" in ended.out
     found = json.loads(ended.out.splitlines()[-1])
     assert found["algorithms"]["facade"]["policy"] == "patient"
     assert (tmp_path / "net" / "report.html").read_text().startswith("<!doctype html>")
     signed = list((tmp_path / "net" / "sites").glob("n*/run/site.json"))
-    ended = facade("network", "report", *signed, "--json")
+    ended = command("network", "report", *signed, "--json")
     assert len(json.loads(ended.out)["sites"]) == 4
-    ended = facade("report", *signed)
+    ended = command("report", *signed)
     assert (ended.code, "n0" in ended.out, "n3" in ended.out) == (0, True, True)
-    ended = facade("node", "status", "--home", tmp_path / "net" / "sites" / "n0")
-    assert "finished" in ended.out
+    home = tmp_path / "net" / "sites" / "n0"
+    assert "finished" in command("node", "status", "--home", home).out
+    ended = command("node", "export", "--home", home, "-o", tmp_path / "model")
+    assert ended.code == 0, ended.err
+    written = runpy.run_path(str(tmp_path / "model" / "model.py"))
+    with torch.no_grad():
+        answers = written["load"]()(torch.zeros(5, 1, 8, 8, dtype=torch.uint8))
+    assert answers.shape == (5, len(written["CLASSES"]))
+    weights = load_file(home / "run" / "model.safetensors")["head.weight"]
+    assert torch.equal(load_file(tmp_path / "model" / "weights.safetensors")["head.weight"], weights[0])
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "deployed by site 'n0'" in card
+    assert "by 4 sites that exchanged models for 3 rounds" in card
+
+
+def test_a_site_that_is_not_finished_has_no_model_to_take_home(command, tmp_path):
+    with founded(tiny('data.clusters="2:1"'), tmp_path, "patient", QUICK) as made:
+        ended = command("node", "export", "--home", made.homes[0], "-o", tmp_path / "model")
+    assert ended.code == 2
+    assert "a site has a model when its run is finished: facade node up" in ended.err
 
 
 def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):

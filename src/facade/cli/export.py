@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from facade.cli.console import out
+
+if TYPE_CHECKING:
+    from facade.export import Parcel
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
 _MOST_LINES = 12
@@ -22,7 +25,11 @@ def export(
     """Write a model that runs without this library, with a model card."""
     from facade.export import export as write
 
-    done = write(run, out_dir, node, head)
+    print_parcel(write(run, out_dir, node, head))
+
+
+def print_parcel(done: Parcel) -> None:
+    """What was written, and what could not be."""
     for path in done.files:
         out.print(str(path), soft_wrap=True)
     for name, reason in done.left_out.items():

@@ -10,7 +10,7 @@ import typer
 
 from facade.cli.console import err, out
 from facade.cli.node import need_extra
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, first_mistake
 
 app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
 
@@ -71,7 +71,7 @@ def _read(schema: Path) -> Any:
 def _brings_own(experiment: Path) -> bool:
     from facade.config import Experiment
 
-    return Experiment.load(experiment).data.source == "given"
+    return Experiment.load(experiment, ["data.clusters=2"]).data.source == "given"  # they are as many as come
 
 
 def _policy(name: str) -> str:
@@ -94,8 +94,7 @@ def _checked(kind: Any, written: Any, option: str) -> Any:
     try:
         return kind.model_validate(written)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ExperimentError(f"{option}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ExperimentError(f"{option}: {first_mistake(error, kind.model_fields)}") from None
 
 
 @app.command()

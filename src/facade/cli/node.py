@@ -109,6 +109,19 @@ def doctor(
 
 
 @app.command()
+def export(
+    out_dir: Annotated[Path, typer.Option("-o", "--out", help="Directory for the model; new or empty.")],
+    home: Home = Path("."),
+) -> None:
+    """Write this site's model so that it runs without this library, with a model card."""
+    need_extra()
+    from facade.cli.export import print_parcel
+    from facade.peers.take_home import take_home
+
+    print_parcel(take_home(home, out_dir))
+
+
+@app.command()
 def status(
     home: Home = Path("."),
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from facade import store, tree
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, first_mistake
 from facade.peers import identity
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Membership
@@ -115,11 +115,6 @@ class SiteFacts(BaseModel):
     ledger: dict[str, Waited]
 
 
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
 def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:
     """The facts of a site.json, its signature checked; with a list, also that a member signed."""
     try:
@@ -127,7 +122,7 @@ def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:
         key, signature = str(written["signing_key"]), str(written["signature"])
         facts, signed = SiteFacts.model_validate(written["site"]), _SIGNED + identity.canonical(written["site"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        said = _first(error) if isinstance(error, ValidationError) else error
+        said = first_mistake(error) if isinstance(error, ValidationError) else error
         raise ExperimentError(f"{path} is not a site.json ({said}); a site writes one at the end of its run") from None
     if not identity.verify(key, signature, signed):
         raise ExperimentError(f"{path}: the signature of '{facts.id}' does not fit; it was changed after it was signed")

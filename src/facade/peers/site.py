@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from facade.errors import ExperimentError, FacadeError
+from facade.errors import ExperimentError, FacadeError, first_mistake
 from facade.names import is_foreign
 from facade.peers import identity
 from facade.peers.membership import Membership, Schema, load
@@ -47,6 +47,7 @@ class Settings(BaseModel):
     metrics_port: int = Field(0, ge=0, lt=65536)
     """Prometheus metrics on 127.0.0.1; 0 for none."""
     threads: int = Field(1, ge=0)
+    """Threads that compute; 0: as many as there are cores."""
     data: dict[str, Any] = {"source": "experiment"}
     """This site's own [data]; source = "experiment" for its share of the experiment's own source."""
 
@@ -61,8 +62,7 @@ class Settings(BaseModel):
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ExperimentError(f"{path} is not valid TOML: {error}") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            raise ExperimentError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise ExperimentError(f"{path}: {first_mistake(error, cls.model_fields)}") from None
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,11 @@ def _federation(site: Site, membership: Membership, experiment: Experiment, numb
     from facade.data.load import load as load_data
 
     if site.settings.data.get("source", "experiment") == "experiment":
+        if experiment.data.source == "given":
+            raise ExperimentError(
+                f"{site.home / 'node.toml'} does not say where this site's data are, and the experiment brings none;"
+                " add [data] with source, root and path"
+            )
         described = f"{experiment.seed} {experiment.data.model_dump_json()}"
         whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
         look = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)

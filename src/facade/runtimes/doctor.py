@@ -105,8 +105,14 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
             line = lines[member.id] = caller.measure()
             speed = f"{1000 * line.trip:.1f} ms and sends {line.rate / 1e6:.1f} MB/s"
             yield Finding(True, f"{member.id} answers in {speed}")
-        except (UnreachableError, RefusedError) as error:
-            yield Finding(False, f"{member.id} at {member.address} does not answer ({error})")
+        except RefusedError as error:
+            yield Finding(False, f"{member.id} at {member.address} gives no usable answer ({error})")
+        except UnreachableError as error:
+            where = f"{member.id} at {member.address}"
+            if error.denied:
+                yield Finding(False, f"{where} does not know this site's certificate; does it have the same list?")
+            else:
+                yield Finding(True, f"note: {where} does not answer; start it, or see whether it can be reached")
         finally:
             link.close()
 

@@ -1,0 +1,59 @@
+"""A site's model to take home: what `facade export` writes of a simulated run, of a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from facade import metrics
+from facade.card import files_section, input_words, never_tested
+from facade.errors import ExperimentError
+from facade.export import Parcel, package
+from facade.peers.membership import Membership
+from facade.peers.outcome import SiteFacts, read_site
+from facade.peers.site import Site, set_up
+from facade.portable import Deployed
+
+
+def take_home(home: Path, out: Path) -> Parcel:
+    """Write the model that a site deploys, when its run is finished, to the directory `out`."""
+    from safetensors.torch import load_file
+
+    site, path = Site.load(home), home / "run" / "model.safetensors"
+    if not path.exists():
+        raise ExperimentError(f"{path} is not there; a site has a model when its run is finished: facade node up")
+    facts, membership = read_site(site.run / "site.json"), site.membership()
+    setup = set_up(site, membership)
+    weights = {name: leaf[0] for name, leaf in load_file(path).items()}
+    stored = setup.federation.training.samples.x.dtype
+    model = Deployed(setup.learner.module(weights), setup.learner.inputs, setup.learner.dtype, stored).eval()
+
+    def about(files: list[str], left_out: dict[str, str]) -> str:
+        return _card(facts, membership, stored, files_section(files, left_out))
+
+    return package(model, setup.experiment.model.name, setup.federation.classes, out, about)
+
+
+def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, files: str) -> str:
+    look, rounds = membership.schema_, membership.experiment["training"]["rounds"]
+    kind = str(stored).removeprefix("torch.")
+    confusion = np.array(facts.final.confusion)
+    accuracy, head = float(metrics.accuracy(confusion)), facts.final.choice
+    gain = "" if facts.gain is None else f" Training alone, this site reached {accuracy - facts.gain:.1%}."
+    parts = [
+        f"# Model card: {facts.federation}, {facts.algorithm}, deployed by site '{facts.id}'"
+        + ("" if head is None else f" (head {head})"),
+        f"A classifier of {len(look.classes)} classes: {', '.join(look.classes)}. Input:"
+        f" {input_words(look.model_dump() | {'stored': kind})}. Trained without pooling data by"
+        f" {membership.n} sites that exchanged models for {rounds} rounds.",
+        "## How good it is, and for whom",
+        f"{accuracy:.1%} of this site's own {int(confusion.sum())} test samples are answered rightly.{gain}"
+        " Other sites may deploy other models; `facade network report` compares them.",
+        "## What it was not tested on",
+        "\n".join(f"* {line}" for line in ("the data of any other site", *never_tested(kind))),
+        "## Files",
+        files,
+    ]
+    return "\n\n".join(parts) + "\n"
