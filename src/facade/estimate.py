@@ -12,7 +12,7 @@ import numpy as np
 from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.engine import play
-from facade.errors import DivergedError
+from facade.errors import FacadeError
 from facade.history import hash_of
 from facade.records import determining
 from facade.runtimes.local import deliver
@@ -55,17 +55,23 @@ class Expected:
     """How many kinds of run were timed."""
     untimed: int
     """Runs whose kind could not be timed; they are not in the sum."""
+    reasons: list[str]
+    """Why, per kind: the algorithm and what went wrong."""
 
 
 def expected(runs: Sequence[tuple[Experiment, int]]) -> Expected:
     """The sum over (experiment, rounds done), after one trial for every kind."""
     kinds = {kind(experiment): experiment for experiment, _ in reversed(runs)}
     prices: dict[str, Price] = {}
+    reasons = []
     for name, experiment in kinds.items():
-        with contextlib.suppress(DivergedError):  # the run itself will say so
+        try:
             prices[name] = trial(experiment)
+        except Exception as error:  # whatever it is, the run itself fails of it, and the others need not
+            said = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
+            reasons.append(f"{experiment.algorithm['name']}: {said}")
     seconds = [prices[kind(e)].of(e, done) for e, done in runs if kind(e) in prices]
-    return Expected(sum(seconds), len(prices), len(runs) - len(seconds))
+    return Expected(sum(seconds), len(prices), len(runs) - len(seconds), reasons)
 
 
 def trial(experiment: Experiment) -> Price:

@@ -95,6 +95,14 @@ def test_a_sweep_that_was_interrupted_and_called_again_gives_the_same_table(swee
     assert (tmp_path / "parts" / "table.csv").stat().st_size > 1000
 
 
+def test_a_point_that_cannot_be_run_does_not_keep_the_others_from_it(sweep, computed, tmp_path):
+    ended = sweep("--grid", "topology.degree=2,99")
+    assert ended.code == 1
+    assert "; 1 could not be timed:\n  facade: topology.degree = 99 is not possible" in ended.err
+    assert "failed: topology.degree = 99 is not possible with 4 nodes" in ended.err
+    assert len(list((tmp_path / "out").glob("*/result.json"))) == 1
+
+
 def test_a_failed_run_is_reported_and_tried_again(sweep, computed, tmp_path):
     grid = ["--grid", "training.lr=0.05,1e30", "--set", "algorithm.name=el"]
     ended = sweep(*grid)

@@ -138,9 +138,11 @@ def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
     err.print(
         f"Expected: {duration} with {at_once} at a time, from timing one round"
         f" and one evaluation of {price.kinds} kind{'' if price.kinds == 1 else 's'} of run just now"
-        + (f"; {price.untimed} runs could not be timed." if price.untimed else "."),
+        + (f"; {price.untimed} could not be timed:" if price.untimed else "."),
         soft_wrap=True,
     )
+    for reason in price.reasons:
+        err.print(f"  {reason}", soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
