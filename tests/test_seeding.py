@@ -128,7 +128,7 @@ def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
 @pytest.mark.parametrize(("clusters", "needed"), [("14:2", 2), ("8:8", 2), ("10:5:2", 3), ("16", 1)])
 def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
     result = run(experiment(clusters, 70, "training.steps=10", "algorithm.warmup=10", heads="auto"))
-    assert result.summary["settled"]
+    assert result.summary["settled"] is (True if needed > 1 else None)
     assert len(set(result.summary["choice"])) == needed
     assert result.summary["dead_heads"] == {}, "a head that was never needed is not dead"
     last = [row for row in result.rows if row["kind"] == "round"][-1]

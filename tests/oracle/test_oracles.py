@@ -154,6 +154,7 @@ def assert_same_similarities(state: Any, nodes: list[loops.Node]) -> None:
             assert float(state.measured[i, j]) == pytest.approx(float(node["measured"].get(j, 0.0)), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the graph falls into parts")
 @pytest.mark.parametrize("case", CASES)
 def test_fast_equals_slow_after_every_round(case):
     moments = slow(case)

@@ -34,7 +34,8 @@ def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
     says = [finding.says for finding in findings]
     measured = [s.split()[0] for s in says if "answers in" in s and s.endswith("MB/s")]
     assert measured == ["n1", "n2"]
-    assert [finding.says.split(" at ")[0] for finding in findings if not finding.good] == ["n3"]
+    assert all(finding.good for finding in findings)
+    assert [s.split(" at ")[0] for s in says if "does not answer" in s] == ["note: n3"]
     assert says[-1].startswith("a round brings 2 messages of 0.02 MB, which takes at least 0.")
     assert any("the experiment (" in s and "agree with this site's data" in s for s in says)
     assert any("disk: about" in s for s in says)

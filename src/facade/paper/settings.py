@@ -119,6 +119,8 @@ def experiment(part: Part, algorithm: str, heads: int | None, seed: int, scale: 
         described["algorithm"]["all_reduce"] = True
     if scale.quick:
         described = _reduced(described, part)
+    if algorithm == "deprl":  # as much work as the others, and fairer than one step: see the reproduction
+        described["algorithm"]["core_steps"] = described["training"]["steps"]
     return Experiment.of(described)
 
 
