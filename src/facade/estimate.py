@@ -12,11 +12,12 @@ import numpy as np
 from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.engine import play
-from facade.errors import FacadeError
+from facade.errors import ExperimentError, FacadeError
 from facade.history import hash_of
 from facade.records import determining
 from facade.runtimes.local import deliver
 from facade.setup import set_up
+from facade.sweep import Job
 
 _FEW = 256
 """Test images per test set in a trial; the rest is extrapolated."""
@@ -56,22 +57,27 @@ class Expected:
     untimed: int
     """Runs whose kind could not be timed; they are not in the sum."""
     reasons: list[str]
-    """Why, per kind: the algorithm and what went wrong."""
+    """Why, per kind: where in the grid it is and what went wrong."""
 
 
-def expected(runs: Sequence[tuple[Experiment, int]]) -> Expected:
-    """The sum over (experiment, rounds done), after one trial for every kind."""
-    kinds = {kind(experiment): experiment for experiment, _ in reversed(runs)}
+def expected(jobs: Sequence[Job]) -> Expected:
+    """The sum over what is left of the runs, after one trial for every kind. ExperimentError for a run that cannot
+    be; of whatever else goes wrong, the run itself will fail, and the others need not."""
+    kinds = {kind(job.experiment): job for job in reversed(jobs)}
     prices: dict[str, Price] = {}
     reasons = []
-    for name, experiment in kinds.items():
+    for name, job in kinds.items():
+        where = ", ".join(job.point) or job.path.name
         try:
-            prices[name] = trial(experiment)
-        except Exception as error:  # whatever it is, the run itself fails of it, and the others need not
+            prices[name] = trial(job.experiment)
+        except ExperimentError as error:
+            raise ExperimentError(f"{where}: {error}") from error
+        except Exception as error:
             said = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
-            reasons.append(f"{experiment.algorithm['name']}: {said}")
-    seconds = [prices[kind(e)].of(e, done) for e, done in runs if kind(e) in prices]
-    return Expected(sum(seconds), len(prices), len(runs) - len(seconds), reasons)
+            reasons.append(f"{where}: {said}")
+    priced = [(job, prices[kind(job.experiment)]) for job in jobs if kind(job.experiment) in prices]
+    seconds = sum(price.of(job.experiment, job.done) for job, price in priced)
+    return Expected(seconds, len(prices), len(jobs) - len(priced), reasons)
 
 
 def trial(experiment: Experiment) -> Price:

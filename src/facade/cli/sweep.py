@@ -133,7 +133,7 @@ def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
         return
     from facade.estimate import expected
 
-    price = expected([(job.experiment, job.done) for job in todo])
+    price = expected(todo)
     duration = _duration(price.seconds / min(at_once, len(todo)))
     err.print(
         f"Expected: {duration} with {at_once} at a time, from timing one round"
