@@ -1,8 +1,13 @@
-"""What clusters are called."""
+"""How many nodes clusters have, and what they are called."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+
+
+def cluster_sizes(clusters: str) -> list[int]:
+    """Nodes per cluster, of a text such as "30:2"."""
+    return [int(part) for part in clusters.split(":")]
 
 
 def cluster_names(sizes: Iterable[Sequence[int]], clusters: int) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from facade.clusters import cluster_sizes
 from facade.errors import ExperimentError, unknown
 from facade.names import foreign, is_foreign, look_up
 from facade.topology import edges_in
@@ -67,7 +68,7 @@ class Data(Section):
     @property
     def sizes(self) -> list[int]:
         """Nodes per cluster."""
-        return [int(part) for part in self.clusters.split(":")]
+        return cluster_sizes(self.clusters)
 
     @model_validator(mode="after")
     def _clusters_make_sense(self) -> Self:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from facade.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
 from facade.metrics import Counts, Floats
 from facade.records import RunDirectory, determining
@@ -66,7 +67,7 @@ class History:
     @property
     def sizes(self) -> list[int]:
         """Nodes per cluster, as data.clusters says."""
-        return [int(part) for part in self.experiment["data"]["clusters"].split(":")]
+        return cluster_sizes(self.experiment["data"]["clusters"])
 
     @property
     def algorithm(self) -> str:

@@ -84,7 +84,8 @@ def _settings() -> Iterator[Line]:
     from facade.algorithms import ALGORITHMS
     from facade.config import SECTIONS, Experiment
 
-    yield "seed", _said_of_fields(Experiment)["seed"], "an integer = 1"
+    seed = Experiment.model_fields["seed"]
+    yield "seed", _said_of_fields(Experiment)["seed"], f"{_kind(seed.annotation)} = {seed.default}"
     for section, model in SECTIONS.items():
         said = _said_of_fields(model)
         for key, field in model.model_fields.items():

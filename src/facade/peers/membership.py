@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from facade.clusters import cluster_sizes
 from facade.errors import ExperimentError
 from facade.peers import identity
 
@@ -275,7 +276,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
 
 def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:
     """The experiment for n nodes. Where sites bring their own data, clusters are just their number."""
-    sizes = [int(part) for part in experiment["data"]["clusters"].split(":")]
+    sizes = cluster_sizes(experiment["data"]["clusters"])
     if sum(sizes) == n:
         return experiment
     if experiment["data"]["source"] != "given":
