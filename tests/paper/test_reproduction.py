@@ -15,13 +15,14 @@ from surroundings import ROOT
 SKEWED = Part(CIFAR, "30:2")
 
 
-def keep(run: Run, into, right=(8, 8), settled=True):
-    """Write a finished run by hand: `right` answers of ten per class for either cluster."""
+def keep(run: Run, into, right=(8, 8), settled=True, before=None):
+    """Write a finished run by hand: `right` answers of ten per class for either cluster, `before` the final
+    exchange if that is not the same."""
     cluster = [c for c, size in enumerate(run.experiment.data.sizes) for _ in range(size)]
     choices = cluster if settled else [0] * len(cluster)
     rounds = [(10, choices if run.experiment.algorithm["name"] == "facade" else None)] * 3
-    answers = [right[min(c, 1)] for c in cluster]
-    path = write_run_of(run.experiment, into / run.name, rounds, {3: answers}, answers, cluster, final_bytes=10)
+    last, final = ([answers[min(c, 1)] for c in cluster] for answers in (before or right, right))
+    path = write_run_of(run.experiment, into / run.name, rounds, {3: last}, final, cluster, final_bytes=10)
     (path / "environment.json").write_text(json.dumps({"cpu": "abacus", "cores": 2, "torch": "2"}))
     (path / "timings.jsonl").write_text('{"round": 3, "seconds": 120}\n')
     (path / "result.json").write_text("{}")
@@ -52,6 +53,14 @@ def test_the_fairer_deprl_runs_at_full_length(tmp_path):
     chosen = labelled(plan(Scale(), kept), "full")["DePRL"].experiment
     assert chosen.algorithm["core_steps"] == 1  # 6 of 10 with a gap of 2 is fairer than 6.5 with a gap of 3
     assert chosen.training.rounds == 1200
+
+
+def test_an_exchange_that_harms_a_deprl_does_not_decide_against_it(tmp_path):
+    kept = Kept(tmp_path)
+    steps = labelled(plan(Scale(), kept), "steps")
+    keep(steps["core_steps = 1"], tmp_path, (7, 5))
+    keep(steps["core_steps = 10"], tmp_path, (8, 4), before=(8, 7))
+    assert labelled(plan(Scale(), kept), "full")["DePRL"].experiment.algorithm["core_steps"] == 10
 
 
 def test_a_published_run_that_never_settles_stays_and_is_joined_by_another_seed(tmp_path):
@@ -86,6 +95,24 @@ def test_claims_that_fail_come_first_and_nothing_is_claimed_of_missing_runs(tmp_
     held = [claim.text for claim in found if claim.state == "holds"]
     assert held == ["30:2: EL's majority above its minority"]
     assert any("every baseline's" in claim.text for claim in found if claim.state == "open")
+
+
+def test_every_baseline_counts_with_its_better_models(tmp_path):
+    kept = Kept(tmp_path)
+    for run in labelled(plan(Scale(), kept), "steps").values():
+        keep(run, tmp_path)
+    runs = plan(Scale(), kept)
+    full = labelled(runs, "full")
+    keep(full["FACADE, as published"], tmp_path, (9, 8), before=(9, 9))
+    keep(full["EL"], tmp_path, (9, 4))
+    keep(full["DePRL"], tmp_path, (7, 5), before=(7, 6))
+    keep(full["alone"], tmp_path, (4, 4))
+    about = "FACADE, as published: minority above every baseline's"
+    (claim,) = (claim for claim in claims(runs, kept) if about in claim.text)
+    assert claim.ours is None  # DAC is missing
+    keep(full["DAC"], tmp_path, (7, 7), before=(8, 5))
+    (claim,) = (claim for claim in claims(runs, kept) if about in claim.text)
+    assert claim.ours == pytest.approx(10)  # our final 8 of ten above DAC's 7 after its exchange
 
 
 def test_a_claim_holds_from_its_limit_on():

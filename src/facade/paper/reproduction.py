@@ -14,7 +14,7 @@ from facade.config import Experiment
 from facade.history import History, load
 from facade.paper.done import as_compared
 from facade.paper.settings import CIFAR, Part, Scale, experiment
-from facade.statistics import numbers, settles
+from facade.statistics import Numbers, numbers, settles, tested
 from facade.sweep import directory_name
 
 SETTLING_ROUNDS = 80
@@ -130,7 +130,7 @@ def _deprl(part: Part, scale: Scale, kept: Kept) -> list[Run]:
     found = [kept.get(run) for run in short]
     if any(history is None for history in found):
         return short
-    fair = [numbers(history)["fair_accuracy"] for history in found if history is not None]
+    fair = [max(state["fair_accuracy"] for state in _states(history)) for history in found if history is not None]
     steps = short[fair.index(max(fair))].experiment.algorithm["core_steps"]
     return [*short, _full(part, "DePRL", "deprl", scale, f"algorithm.core_steps={steps}")]
 
@@ -184,36 +184,39 @@ def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
     found = kept.get(run)
     if found is not None and not settles(found):
         return []
-    ours = _numbers(run, kept)
-    others = {
-        other.label: _numbers(other, kept)
-        for other in full
-        if other.part == run.part and not other.label.startswith("FACADE")
-    }
-    el, who = others["EL"], f"{run.part.clusters}, {run.label}"
+    ours, who = _numbers(run, kept), f"{run.part.clusters}, {run.label}"
+    others = [other for other in full if other.part == run.part and not other.label.startswith("FACADE")]
+    el = _numbers(next(other for other in others if other.label == "EL"), kept)
     if run.part.clusters == "16:16":
         return [Claim(f"{who}: all nodes above EL's", 2, 5.64, _points(ours, "all", el, "all"))]
     if run.part.clusters != "30:2":
         return []
+    rivals = [kept.get(other) for other in others]
     return [
-        Claim(f"{who}: minority above every baseline's", 4, 7.40, _above(ours, others, "cluster_1")),
+        Claim(f"{who}: minority above every baseline's", 4, 7.40, _above(ours, rivals, "cluster_1")),
         Claim(f"{who}: minority above EL's", 15, 21.19, _points(ours, "cluster_1", el, "cluster_1")),
-        Claim(f"{who}: fair accuracy above every baseline's", 0, 4.94, _above(ours, others, "fair_accuracy")),
+        Claim(f"{who}: fair accuracy above every baseline's", 0, 4.94, _above(ours, rivals, "fair_accuracy")),
     ]
 
 
-def _numbers(run: Run | None, kept: Kept) -> dict[str, float] | None:
+def _numbers(run: Run | None, kept: Kept) -> Numbers | None:
     found = None if run is None else kept.get(run)
     return None if found is None else numbers(as_compared(found))
 
 
-def _points(one: dict[str, float] | None, name: str, other: dict[str, float] | None, other_name: str) -> float | None:
+def _states(found: History) -> list[Numbers]:
+    """The numbers of a run as its last round left it, and after the final exchange if there was one."""
+    return [tested(evaluation, found.cluster) for evaluation in (found.evaluations[-1], found.final)]
+
+
+def _points(one: Numbers | None, name: str, other: Numbers | None, other_name: str) -> float | None:
     return None if one is None or other is None else 100 * (one[name] - other[other_name])
 
 
-def _above(ours: dict[str, float] | None, others: dict[str, dict[str, float] | None], name: str) -> float | None:
-    """Points above the best of the others; None while one of them, or DePRL's choice, is not known."""
-    differences = [_points(ours, name, other, name) for other in others.values()]
-    if len(others) < len(("EL", "DePRL", "DAC", "alone")) or any(d is None for d in differences):
+def _above(ours: Numbers | None, rivals: list[History | None], name: str) -> float | None:
+    """Points above the best of the rivals, each at its better: before or after its final exchange. None while
+    one of them, or DePRL's choice, is not known."""
+    known = [found for found in rivals if found is not None]
+    if ours is None or len(known) < len(("EL", "DePRL", "DAC", "alone")):
         return None
-    return min(d for d in differences if d is not None)
+    return 100 * (ours[name] - max(state[name] for found in known for state in _states(found)))
