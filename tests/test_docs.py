@@ -1,9 +1,15 @@
 """What the documentation tells people to type."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from facade.runtimes.local_network import Processes
+from peers.makers import kept_ports
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,3 +42,44 @@ def test_what_a_page_links_to_is_there(page):
     base = (ROOT / page).parent
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         assert target.startswith("http") or (base / target).exists(), target
+
+
+def test_four_sites_meet_as_the_page_on_peers_says(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    public = command("network", "admin", "-o", "admin.key").out.split()[-1]
+    _, data, trial = blocks("docs/peers.md", "toml")
+    (schema,) = blocks("docs/peers.md", "json")
+    Path("trial.toml").write_text(trial.replace("rounds = 300", "rounds = 24"))
+    Path("schema.json").write_text(schema)
+    images, labels = np.arange(40 * 28 * 28, dtype=np.uint8).reshape(40, 28, 28), np.arange(40) % 2
+    names = np.array(json.loads(schema)["classes"])
+    np.savez("ward.npz", x_train=images, y_train=labels, x_test=images, y_test=labels, classes=names)
+    ids = ["h1", "h2", "h3", "h4"]
+    with kept_ports(5) as ports:
+        for id, port in zip([*ids, "h5"], ports, strict=True):
+            founded = command(
+                "node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", id
+            )
+            assert founded.code == 0, founded.err
+            with open(f"{id}/node.toml", "a") as settings:
+                settings.write(data.replace("/data", str(tmp_path)))
+        joins = [f"{id}/{id}.join" for id in ids]
+        signed = ["--key", "admin.key", "-o"]
+        built = command(
+            "network", "build", *joins, "--experiment", "trial.toml", "--schema", "schema.json", *signed, "list.json"
+        )
+        assert built.code == 0, built.err
+        for id in ids:
+            shutil.copy("list.json", f"{id}/membership.json")
+        looked = command("node", "doctor", "--home", "h1")
+        assert looked.code == 0, looked.out
+        with Processes([Path(id) for id in ids]) as processes:
+            ends = [event["ended"] for _, event in processes.events() if "ended" in event]
+        assert ends == [0] * 4
+    for id in ids:
+        shutil.copy(f"{id}/run/site.json", f"{id}.json")
+    told = command("network", "report", *(f"{id}.json" for id in ids), "--membership", "list.json", "--json")
+    assert [site["id"] for site in json.loads(told.out)["sites"]] == ids
+    for change in (["--add", "h5/h5.join"], ["--remove", "h2"]):
+        updated = command("network", "update", "list.json", *change, "--from-round", 12, *signed, "next.json")
+        assert updated.code == 0, updated.err

@@ -1,4 +1,4 @@
-"""Fair decentralized learning: FACADE and its rivals, one algorithm file for every runtime.
+"""Fair decentralized learning: FACADE and the baselines, one algorithm file for every runtime.
 
 The public names are loaded when they are first used, so that the command line answers at once.
 """

@@ -95,7 +95,7 @@ def pick(run: History, digests: list[str], node: int | None, head: int | None) -
         raise ExperimentError(f"--head {head} was deployed by nobody at the end of the run; heads in use: {used}")
     if len({digests[user] for user in users}) > 1:
         raise ExperimentError(
-            f"the nodes that chose head {head} deploy different models (the run has no full last exchange);"
+            f"the nodes that chose head {head} deploy different models (the run has no full final exchange);"
             f" use --node with one of {', '.join(map(str, users))}"
         )
     return int(users[0])

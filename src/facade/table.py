@@ -52,7 +52,7 @@ class Table:
         """What the numbers are."""
         several = any(len(line.seeds) > 1 for line in self.lines)
         single = any(len(line.seeds) == 1 for line in self.lines)
-        parts = ["final = models after the last exchange; highest = best of all evaluations, seen on test data"]
+        parts = ["final = models after the final exchange; highest = best of all evaluations, seen on test data"]
         if several:
             parts.append("over seeds: mean ± population std, [95 % Student-t interval]")
         if single:

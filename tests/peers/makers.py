@@ -149,10 +149,11 @@ def logged(home, event):
 
 @contextmanager
 def kept_ports(count):
-    """Ports of this machine that nobody else gets meanwhile; nobody listens there."""
+    """Ports of this machine that nobody else gets meanwhile; nobody listens there but sites that share them."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for kept in sockets:
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             kept.bind(("127.0.0.1", 0))
         yield [kept.getsockname()[1] for kept in sockets]
 

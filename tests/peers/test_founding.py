@@ -122,6 +122,16 @@ def test_an_update_without_a_change_is_refused(command, tmp_path):
     assert not (tmp_path / "next.json").exists()
 
 
+def test_a_list_that_would_begin_after_the_end_is_refused(command, tmp_path):
+    made = federation(tmp_path, "abcd")
+    listed = made.home("a") / "membership.json"
+    change = ["--remove", "c", "--key", made.admin, "-o", tmp_path / "next.json", "--from-round"]
+    ended = command("network", "update", listed, *change, 6)
+    assert (ended.code, "--from-round 6 would never come: the run ends with round 5" in ended.err) == (2, True)
+    assert not (tmp_path / "next.json").exists()
+    assert command("network", "update", listed, *change, 5).code == 0
+
+
 def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(command, tmp_path):
     home = federation(tmp_path).home("a")
     ended = command("node", "status", "--home", home)

@@ -25,7 +25,7 @@ def test_runs_that_differ_only_in_their_seed_make_one_line(command, runs):
     assert "80.00" in ended.out
     assert "55.00 ± 5.00" in ended.out, "the minority of el: 50 and 60 percent"
     assert "[0.00, 100.00]" in ended.out, "Student t with one degree of freedom, as far as it can be"
-    assert "final = models after the last exchange; highest = best of all evaluations" in " ".join(ended.out.split())
+    assert "final = models after the final exchange; highest = best of all evaluations" in " ".join(ended.out.split())
     assert "test-set noise only" not in ended.out
 
 

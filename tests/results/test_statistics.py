@@ -59,7 +59,7 @@ def test_bytes_and_rounds_to_a_target_are_those_of_the_first_evaluation_that_rea
     run = history.load(write_run(tmp_path / "r", rounds, {2: [6, 6, 6, 2], 4: [9, 9, 9, 5]}, [9, 9, 9, 9]))
     assert cost_to(run, 0.5) == (2, 400.0)
     assert cost_to(run, 0.51) == (4, 550.0)
-    assert cost_to(run, 0.85) == (4, 1550.0), "only the models after the last exchange reach it, so it counts"
+    assert cost_to(run, 0.85) == (4, 1550.0), "only the models after the final exchange reach it, so it counts"
     assert cost_to(run, 0.95) is None
 
 

@@ -45,7 +45,7 @@ def write(page: Path, results: Path, scale: Scale) -> list[Path]:
         _artefact(runs, kept),
         notes.read_text().strip() if notes.exists() else "",
         _deviations(runs),
-        _every_run(runs, kept),
+        _long_runs(runs, kept),
         _commands(),
     ]
     store.replace(page, ("\n\n".join(section for section in sections if section) + "\n").encode())
@@ -58,8 +58,8 @@ def _opening(runs: list[Run], kept: Kept, scale: Scale) -> str:
     if scale.quick:
         lines.append("**QUICK: digits and an mlp instead of CIFAR-10; nothing here is comparable with the paper.**")
     lines.append(
-        "FACADE and its rivals as in the paper's Figure 3 and Table II: CIFAR-10 divided among 32 nodes, some of which"
-        " see everything upside down (30:2 are 30 upright nodes and 2 others; 20:10:2, used for the question who"
+        "FACADE and the baselines as in the paper's Figure 3 and Table II: CIFAR-10 divided among 32 nodes, some of"
+        " which see everything upside down (30:2 are 30 upright nodes and 2 others; 20:10:2, used for the question who"
         " settles, has a cluster turned by 90 degrees as well), GN-LeNet, 1,200 rounds of 10 steps on batches of 8,"
         " four peers a round, the paper's learning rates, FACADE with a warm-up of 10 rounds, tests on all 10,000"
         " images every 80 rounds. All algorithms have the same seed, division of the data, test set and evaluation"
@@ -122,7 +122,7 @@ def _results(part: Part, runs: list[Run], kept: Kept) -> str:
             "Final numbers (published), accuracies in percent; DP and EO: 0 is fair; the last column is the round from"
             " which on every cluster had a head of its own.",
             _table(["", *_HEADINGS, "settled"], lines),
-            "After the last round, before the final exchange among all nodes:",
+            "After the last round, before the final exchange, in which everybody hears everybody once:",
             _table(["", *_HEADINGS], before),
         ]
     )
@@ -176,8 +176,8 @@ def _bytes(runs: list[Run], kept: Kept, scale: Scale) -> str:
         return ""
     return (
         f"## The price of {target:.0%}\n\nThe first evaluation at which the mean over all nodes reached it, and the"
-        f" megabytes a node had heard by then. Evaluations are {EVERY} rounds apart (the artefact's: 40), so a"
-        " saving is known to a few points only.\n\n"
+        f" megabytes a node had heard by then. Evaluations are {EVERY} rounds apart (the artefact's: 40), and"
+        " no saving below such a step is seen.\n\n"
         + _table(["", "", "round", "MB", "% fewer bytes than EL (published)"], lines)
     )
 
@@ -207,11 +207,11 @@ def _settling(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path
             f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on"
             f" {SETTLING_IMAGES:,} images of each test set. A cell has the round from which on, until the last one,"
             f" every cluster had a head of its own, and the final accuracy of every cluster. Seeded runs spend some"
-            f" rounds on finding heads ({', '.join(spent)}) and lack them in training. Settled: {'; '.join(counts)}.",
+            f" rounds on finding heads ({', '.join(spent)}) and train that much less. Settled: {'; '.join(counts)}.",
             _table(["", "seed", "plain", "seeded"], lines),
             _image("Share of nodes at a head of their own cluster", pictures["settling"], page),
             "The picture shows, per round, the share of every cluster's nodes at a head that is their cluster's own,"
-            " averaged over clusters: all in the same place are 50 % with two clusters, 33 % with three.",
+            " averaged over clusters: if all nodes share one head, that is 50 % with two clusters, 33 % with three.",
         ]
     )
 
@@ -281,10 +281,10 @@ From the paper:
 
 * One seed per line; the paper shows deviations of 0.1 to 1.4 points between seeds.
 * A node chooses its head by 80 samples of its own, drawn for that; the paper takes the current batch.
-* DAC is compared as its last round leaves it: a final exchange among all, which the paper describes for every
+* DAC is compared as its last round leaves it: a final exchange, which the paper describes for every
   baseline, makes one model of all of DAC's (both are in the table).
 * DP and EO are means over classes, EO with false positives, because the printed numbers are: EL's gap of 33.22 points
-  gives 0.3322 x 10/9 = 0.3691, the paper prints 0.3693. Its equations are sums (`dp_sum`, `eo_sum` in the rows).
+  gives 0.3322 x 10/9 = 0.3691, the paper prints 0.3693. Its equations are sums (`dp_sum`, `eo_sum` in result.json).
 * The model has 89,834 weights. The paper says 120k, which is the same with 41 outputs instead of 10.
 * DePRL runs{work} on a fixed graph, as in the paper. Training alone, which the paper does not show, has EL's rate.
 * `FACADE, seeded` is our own: heads that start apart ([seeding](seeding.md)). It spends rounds {first} to {last} on
@@ -310,7 +310,7 @@ def _seeding_rounds(experiment: Experiment) -> tuple[int, int]:
     return warmup + 1, Sown(warmup, experiment.algorithm["heads"]).ready(spread)
 
 
-def _every_run(runs: list[Run], kept: Kept) -> str:
+def _long_runs(runs: list[Run], kept: Kept) -> str:
     lines = []
     machines = set()
     for run in runs:
@@ -325,7 +325,7 @@ def _every_run(runs: list[Run], kept: Kept) -> str:
         lines.append([run.part.clusters, run.label, str(rounds), f"{lr:g}", f"{minutes:.0f}", f"`{found.path.name}`"])
     if not lines:
         return ""
-    return f"## Every run\n\nOn {'; '.join(sorted(machines))}, with whatever else it did meanwhile.\n\n" + _table(
+    return f"## The long runs\n\nOn {'; '.join(sorted(machines))}, with whatever else it did meanwhile.\n\n" + _table(
         ["", "", "rounds", "rate", "minutes", "directory"], lines
     )
 

@@ -191,11 +191,11 @@ def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
         return [Claim(f"{who}: all nodes above EL's", 2, 5.64, _points(ours, "all", el, "all"))]
     if run.part.clusters != "30:2":
         return []
-    rivals = [kept.get(other) for other in others]
+    baselines = [kept.get(other) for other in others]
     return [
-        Claim(f"{who}: minority above every baseline's", 4, 7.40, _above(ours, rivals, "cluster_1")),
+        Claim(f"{who}: minority above every baseline's", 4, 7.40, _above(ours, baselines, "cluster_1")),
         Claim(f"{who}: minority above EL's", 15, 21.19, _points(ours, "cluster_1", el, "cluster_1")),
-        Claim(f"{who}: fair accuracy above every baseline's", 0, 4.94, _above(ours, rivals, "fair_accuracy")),
+        Claim(f"{who}: fair accuracy above every baseline's", 0, 4.94, _above(ours, baselines, "fair_accuracy")),
     ]
 
 
@@ -213,10 +213,10 @@ def _points(one: Numbers | None, name: str, other: Numbers | None, other_name: s
     return None if one is None or other is None else 100 * (one[name] - other[other_name])
 
 
-def _above(ours: Numbers | None, rivals: list[History | None], name: str) -> float | None:
-    """Points above the best of the rivals, each at its better: before or after its final exchange. None while
+def _above(ours: Numbers | None, baselines: list[History | None], name: str) -> float | None:
+    """Points above the best of the baselines, each at its better: before or after its final exchange. None while
     one of them, or DePRL's choice, is not known."""
-    known = [found for found in rivals if found is not None]
+    known = [found for found in baselines if found is not None]
     if ours is None or len(known) < len(("EL", "DePRL", "DAC", "alone")):
         return None
     return 100 * (ours[name] - max(state[name] for found in known for state in _states(found)))

@@ -26,7 +26,7 @@ COLUMNS = {
 
 
 def results(done: Finished) -> list[Beside]:
-    """Tables II to IV, number by number; of DAC also what an exchange among all nodes leaves."""
+    """Tables II to IV, number by number; of DAC also what a final exchange leaves."""
     lines = []
     for part, runs in done.runs.items():
         for subject in done.comparison(part).subjects:

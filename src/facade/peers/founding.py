@@ -118,12 +118,16 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
 
 
 def check_plan(membership: Membership) -> None:
-    """ExperimentError for a list that no site could play by: its experiment does not load, or has no graph for so
-    many members. What depends on a site's machine or data is left to the sites."""
+    """ExperimentError for a list that no site could play by: its experiment does not load, has no graph for so
+    many members, or ends before the list begins. What depends on a site's machine or data is left to the sites."""
     from facade.config import Experiment
     from facade.setup import planned
 
-    planned(Experiment.of(membership.experiment))
+    _, plan = planned(Experiment.of(membership.experiment))
+    if membership.first_round > plan.rounds:  # round T is the final exchange
+        raise ExperimentError(
+            f"--from-round {membership.first_round} would never come: the run ends with round {plan.rounds}"
+        )
 
 
 def schema_of(experiment: Experiment) -> Schema:

@@ -36,7 +36,7 @@ class Progress(Protocol):
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
         """An evaluation is over; `judged` holds its metrics and, where known, which heads are dead or
-        alike. `final`: after the last exchange."""
+        alike. `final`: after the final exchange."""
 
     def finish(self, summary: Row) -> None:
         """The run is complete; `summary` is what result.json holds."""
