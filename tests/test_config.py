@@ -136,6 +136,8 @@ BAD = {
     "override=1": "override = 1 is not possible: expected a table",
     "algorithm=el": "algorithm = 'el' is not possible: expected a table, such as algorithm.name = 'el'",
     "algorithm.heads=many": "algorithm.heads = 'many' is not possible",
+    "algorithm.name=[1]": "algorithm.name = [1] is not a name",
+    "model.head=[]": "model.head = [] is not possible",
 }
 
 
@@ -145,6 +147,12 @@ def test_bad_settings_are_refused_with_a_sentence(setting):
         Experiment.of(DIGITS, [setting])
     assert BAD[setting] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("setting", ["algorithm.a=nan", "algorithm.b=-1", "algorithm.b=inf"])
+def test_dacs_preference_must_be_a_finite_number(setting):
+    with pytest.raises(ExperimentError, match="expected finite numbers of at least 0"):
+        Experiment.of(DIGITS, ["algorithm.name=dac", setting])
 
 
 def test_one_cluster_may_be_given_as_a_number():

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from contract.checks import made, one_turn, tiny, travelled
-from facade import tree
+from facade import ExperimentError, tree
+from facade.algorithms.el import EL
 from facade.engine import Network, evaluate
 from facade.messages import EVERYONE
+from facade.stopwatch import Stopwatch
 
 
 @pytest.fixture
@@ -126,7 +128,32 @@ def test_equal_models_on_the_same_test_set_are_evaluated_once(monkeypatch):
         lambda models, *rest: counted.append(len(models["head.bias"])) or examine(models, *rest),
     )
     travelled(setup)
-    assert counted == [5, 3, 5, 3, 1, 1]
+    assert counted == [8, 8, 2]
+
+
+class Counting(EL):
+    """Keeps its loss in a type of numbers that no file of states holds."""
+
+    def init(self, shard):
+        state = super().init(shard)
+        return state._replace(loss=state.loss.to(torch.complex64))
+
+
+def test_a_state_that_no_checkpoint_could_hold_is_refused_before_the_first_round():
+    with pytest.raises(ExperimentError, match=r"keeps 'loss' as torch.complex64, which a checkpoint cannot hold; use"):
+        travelled(made(tiny("test_engine:Counting")))
+
+
+def test_what_a_phase_inside_another_takes_is_counted_once(monkeypatch):
+    clock = iter([0.0, 1.0, 4.0, 6.0, 7.0, 10.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    watch = Stopwatch()
+    with watch.phase("mix"):
+        with watch.phase("compare"):
+            pass
+        with watch.phase("compare"):
+            pass
+    assert watch.lap() == {"compare": 4.0, "mix": 6.0}
 
 
 def test_a_run_without_final_exchange_repeats_its_last_evaluation():

@@ -273,17 +273,34 @@ def test_comparisons_are_the_losses_of_heard_models_on_own_samples(executor):
     assert made.compare(pool, receiver[:0], sender[:0], samples("compare")).shape == (0,)
 
 
+def test_all_samples_of_a_node_are_normalised_a_part_at_a_time(monkeypatch):
+    made = learner(mlp, executor="looped")
+    core, head = made.split(made.init(1, 0, np.arange(NODES)))
+    everything = Samples(holdings(), 7, "all", 0, None)
+    whole, sizes = Inputs.prepare, []
+    monkeypatch.setattr(Inputs, "prepare", lambda self, x, *rest: sizes.append(len(x)) or whole(self, x, *rest))
+    monkeypatch.setattr("facade.executor._CACHED_VALUES", 8 * 16)
+    made.score(core, tree.map(lambda leaf: leaf.unsqueeze(1), head), everything)
+    made.fit_linear_heads(core, head, everything, 1)
+    assert sizes == [8, 4] * 2 * NODES  # of twelve
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_an_examination_counts_true_class_by_predicted_class(executor):
     made = learner(mlp, init="per-node", executor=executor)
     params = made.init(1, 0, np.arange(3))
     draw = torch.Generator().manual_seed(5)
-    test = Labelled(
-        torch.randint(0, 256, (2100, *SHAPE), dtype=torch.uint8, generator=draw),
-        torch.randint(0, CLASSES, (2100,), generator=draw),
-    )
-    examined = made.examine(params, test, CLASSES)
+    tests = [
+        Labelled(
+            torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=draw),
+            torch.randint(0, CLASSES, (count,), generator=draw),
+        )
+        for count in (2100, 7)
+    ]
+    test_of = np.array([1, 0, 1])
+    examined = made.examine(params, tests, test_of, CLASSES)
     for node in range(3):
+        test = tests[test_of[node]]
         module = made.module(tree.rows(params, node))
         assert not module.training
         with torch.no_grad():

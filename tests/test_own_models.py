@@ -8,13 +8,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import ran, tiny
+from contract.checks import distance, ran, tiny
 from facade import ExperimentError, models, tree
+from facade.learner import Learner, Training
 from facade.linear_heads import fitted as fitted_head
 from facade.linear_heads import row_losses
+from facade.optimisers import SGD
 from facade.setup import set_up
 from facade.stacked import Stacked
-from learners import CLASSES, NODES, SHAPE, learner, plain_loss, samples
+from learners import CLASSES, INPUTS, NODES, SHAPE, learner, plain_loss, samples
 
 
 def chain(*layers):
@@ -75,6 +77,17 @@ class Named(nn.Module):
         return self.head(self.core(x), scale=3)
 
 
+class ByKeyword(nn.Module):
+    """The head's input is named, so that a hook before the head sees none."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(input=self.core(x))
+
+
 class Constructed(nn.Sequential):
     """An nn.Sequential that is made of other things than layers."""
 
@@ -88,7 +101,15 @@ def convolutions_with_one_activation_twice():
     return nn.Sequential(OrderedDict(**layers, flat=nn.Flatten(), head=nn.Linear(8, CLASSES)))
 
 
+def with_an_activation_at_the_end(activation):
+    layers = {"flat": nn.Flatten(), "core": nn.Linear(16, 8), "between": nn.Tanh(), "head": nn.Linear(8, CLASSES)}
+    return lambda: nn.Sequential(OrderedDict(**layers, out=activation()))
+
+
 OWN = {
+    "a tanh at the end": with_an_activation_at_the_end(nn.Tanh),
+    "a relu at the end": with_an_activation_at_the_end(nn.ReLU),
+    "a head called by keyword": ByKeyword,
     "an activation used twice": with_one_activation_twice,
     "a layer used twice": with_one_layer_twice,
     "a class derived from Linear": with_a_linear_layer_of_its_own_kind,
@@ -122,6 +143,25 @@ def test_a_model_is_trained_scored_and_delivered_as_one_and_the_same(factory):
         delivered = made.module(tree.rows(fitted, node))(x)
         computed = made.executor.logits(tree.rows(fitted, slice(node, node + 1)), x)[0]
         assert torch.allclose(delivered, computed, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("factory", OWN.values(), ids=OWN)
+def test_a_model_is_trained_as_torch_trains_it(factory):
+    made = learner(factory, init="per-node")
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples()).params
+    for node in range(NODES):
+        drawn = samples().of(slice(node, node + 1))[0]
+        weights = {name: leaf.clone().requires_grad_() for name, leaf in tree.rows(params, node).items()}
+        for step in range(3):
+            part = slice(4 * step, 4 * step + 4)
+            loss = plain_loss(factory(), weights, drawn[part])
+            found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+            changed = zip(weights.items(), found, strict=True)
+            weights = {
+                name: (leaf if g is None else leaf - 0.1 * g).detach().requires_grad_() for (name, leaf), g in changed
+            }
+        assert distance(tree.rows(fitted, node), {name: leaf.detach() for name, leaf in weights.items()}) < 1e-12
 
 
 def test_linear_layers_with_and_without_bias_are_stacked():
@@ -229,6 +269,29 @@ def test_a_model_that_does_not_fit_the_data_is_refused():
         learner(lambda: chain(nn.Linear(15, 8)))
     with pytest.raises(ExperimentError, match=r"an output of shape \(2, 4, 3\) for two samples"):
         learner(lambda: nn.Sequential(OrderedDict(flat=nn.Flatten(1, 2), head=nn.Linear(4, CLASSES))))
+
+
+def asserting():
+    raise AssertionError("never on a Monday")
+
+
+class Asserting(nn.Linear):
+    def forward(self, x):
+        assert x.shape[1] == 7, "seven inputs"
+        return super().forward(x)
+
+
+def test_errors_of_a_users_own_model_are_sentences():
+    with pytest.raises(ExperimentError, match="the model cannot be made: never on a Monday"):
+        learner(asserting)
+    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): seven inputs"):
+        learner(lambda: chain(Asserting(16, 8)))
+
+
+def test_a_batch_normalisation_of_one_sample_is_refused():
+    layers = chain(nn.Linear(16, 8), nn.BatchNorm1d(8))
+    with pytest.raises(ExperimentError, match=r"cannot take batches of one of shape .*: Expected more than 1 value"):
+        Learner(lambda: layers, ("head",), INPUTS, Training(steps=3, batch=1, optimiser=SGD(0.1)))
 
 
 class TooMany(nn.Module):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from contract.checks import one_turn
 from experiments import digits
-from facade import Experiment, ExperimentError, Federation, run, tree
+from facade import Experiment, ExperimentError, Federation, linear_heads, run, tree
 from facade.algorithms import health
 from facade.algorithms.seeding import (
     CALM,
@@ -23,12 +23,12 @@ from facade.algorithms.seeding import (
     start,
 )
 from facade.cli import display
-from facade.engine import Turn, play
+from facade.engine import Turn, play, turn_of
 from facade.messages import EVERYONE, Edges, Inbox
 from facade.result import health_of_heads
 from facade.runtimes.local import deliver
 from facade.setup import set_up
-from facade.topology import Regular, Ring, diameter
+from facade.topology import Regular, Ring, Star, diameter
 
 
 def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
@@ -220,6 +220,41 @@ def test_a_rumour_needs_the_diameter_of_a_fixed_graph():
     assert diameter(Ring().draw(9, 1, 0)) == 4
     assert Ring().spread(9, 1, fresh=False) == 6
     assert Regular(4).spread(32, 1, fresh=True) == 7
+
+
+@pytest.mark.parametrize("n", [3, 8, 20])
+def test_on_fresh_stars_a_rumour_reaches_everyone_in_time(n):
+    for seed in range(20):
+        knows = np.zeros((n, n), dtype=bool) | np.eye(n, dtype=bool)
+        for round in range(Star().spread(n, seed, fresh=True) - 2):
+            graph, before = Star().draw(n, seed, round), knows.copy()
+            for receiver, sender in zip(graph.receiver, graph.sender, strict=True):
+                knows[receiver] |= before[sender]
+        assert knows.all()
+
+
+def test_seeded_heads_begin_without_the_momentum_of_those_before():
+    described = experiment("6:2", 40, "training.momentum=0.9")
+    setup, posts = states(described, 5 + CALM + 2 * 5)
+    remembered = posts[-1].state.heads_memory
+    assert any(leaf.abs().max() > 0 for slot in remembered.values() for leaf in slot.values())
+    shard = setup.shards()[0]
+    turn = turn_of(shard, setup.plan, posts[-1].round)
+    sown = setup.algorithm._sow(turn, posts[-1].state, 2)
+    assert all(leaf.abs().max() == 0 for slot in sown.heads_memory.values() for leaf in slot.values())
+
+
+@pytest.mark.parametrize("order", ["in turn", "shuffled"])
+def test_the_order_of_a_nodes_samples_does_not_decide_what_it_bids(order):
+    draw = torch.Generator().manual_seed(1)
+    y = torch.arange(200) % 10
+    z = torch.nn.functional.one_hot(y, 10) + 0.3 * torch.randn(200, 10, generator=draw)
+    if order == "shuffled":
+        place = torch.randperm(200, generator=draw)
+        z, y = z[place], y[place]
+    head = {"head.weight": torch.zeros(10, 10), "head.bias": torch.zeros(10)}
+    bid = linear_heads.excess(z, y, head, tree.map(lambda leaf: leaf.unsqueeze(0), head), 100)
+    assert bid > 10, "the common head knows nothing, one's own nearly everything"
 
 
 def test_only_who_gossips_asks_how_far_news_travel():

@@ -24,6 +24,7 @@ from facade.topology import (
     Stream,
     Topology,
     connected,
+    diameter,
     edges_in,
     undirected,
 )
@@ -327,6 +328,25 @@ def test_edges_into_some_nodes_keep_their_order():
     row, sender = graph.into(nodes)
     expected = [(r, s) for r, s in zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True) if r in (2, 3, 7)]
     assert list(zip(nodes[row].tolist(), sender.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "topology", [Ring(), Star(), Regular(3), KOut(2), ErdosRenyi(2)], ids=lambda t: type(t).__name__
+)
+def test_the_diameter_is_the_longest_of_all_shortest_ways(topology):
+    for seed in range(5):
+        graph = topology.draw(20, seed, 0)
+        way = np.full((20, 20), np.inf)
+        np.fill_diagonal(way, 0)
+        way[graph.receiver, graph.sender] = 1
+        for middle in range(20):
+            way = np.minimum(way, way[:, middle, None] + way[middle])
+        assert diameter(graph) == way[np.isfinite(way)].max()
+
+
+def test_a_graph_without_edges_has_no_way():
+    nothing = np.zeros(0, np.int64)
+    assert diameter(Graph(4, nothing, nothing)) == 0
 
 
 def test_connected_tells_one_component_from_two():

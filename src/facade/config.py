@@ -83,7 +83,7 @@ class Model(Section):
 
     name: str = "mlp"
     """`facade list models`, or package.module:Class."""
-    head: str | list[str] = "head"
+    head: str | Annotated[list[str], Field(min_length=1)] = "head"
     """Name of the submodule (or of several) that is the head; "*": the whole model."""
 
 
@@ -252,6 +252,8 @@ class Experiment(Section):
         _check_tables(chosen)
         named = written.get("algorithm", {}).get("name", "facade")
         name = chosen.get("algorithm", {}).get("name", named)
+        if not isinstance(name, str):
+            raise ExperimentError(f"algorithm.name = {name!r} is not a name")
         if name != named and _is_resolved(written):
             written = _without_defaults_of(named, name, written)
         base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
@@ -423,8 +425,6 @@ def resolve_algorithm(written: Mapping[str, Any]) -> dict[str, Any]:
 
     fields = dict(written)
     name = fields.pop("name", "facade")
-    if not isinstance(name, str):
-        raise ExperimentError(f"algorithm.name = {name!r} is not a name")
     cls = algorithm_class(name)
     own = {f.name for f in dataclasses.fields(cls)}
     known = own.union(*({f.name for f in dataclasses.fields(e.algorithm)} for e in ALGORITHMS.values()))

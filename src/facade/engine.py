@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from facade import seeds, tree
+from facade import seeds, stacks, tree
 from facade.data.federation import Federation, Holdings, Labelled
 from facade.learner import Examined, Learner
 from facade.messages import EVERYONE, Edges, Everyone, Inbox, Post
@@ -191,6 +191,7 @@ def play(
     """
     watch = shard.learner.stopwatch
     first, state = start if start is not None else (0, algorithm.init(shard))
+    stacks.check(state)
     rows: list[Row] = []
     for round in range(first, plan.rounds):
         with watch.phase("topology"):
@@ -305,13 +306,9 @@ def _examine(learner: Learner, model: dict[str, Tensor], tests: list[Labelled], 
     twins: dict[tuple[int, str], list[int]] = {}
     for row, digest in enumerate(tree.digests(model, size)):
         twins.setdefault((int(test_of[row]), digest), []).append(row)
-    for number, test in enumerate(tests):
-        groups = [group for (of, _), group in twins.items() if of == number]
-        if not groups:
-            continue
-        first = torch.tensor([group[0] for group in groups])
-        examined = learner.examine(tree.rows(model, first), test, classes)
-        for i, group in enumerate(groups):
-            confusion[group] = examined.confusion[i]
-            loss[group] = examined.loss[i]
+    first = np.array([group[0] for group in twins.values()])
+    examined = learner.examine(tree.rows(model, torch.from_numpy(first)), tests, test_of[first], classes)
+    for i, group in enumerate(twins.values()):
+        confusion[group] = examined.confusion[i]
+        loss[group] = examined.loss[i]
     return Examined(confusion, loss)

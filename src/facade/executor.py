@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -14,6 +14,9 @@ from facade.optimisers import Memory, Optimiser
 from facade.tree import Params
 
 Part = Literal["core", "head"]
+
+Prepare = Callable[[Tensor], Tensor]
+"""Makes stored inputs [..., *shape] what a model takes."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Fit:
 
 class Executor(ABC):
     """Trains and evaluates a block of nodes. Results do not depend on what else is in the block,
-    nor on the thread; the two executors agree up to rounding, not to the bit."""
+    nor on the thread; the two executors agree up to rounding, not to the bit.
+
+    Training gets normalised inputs; everything else gets inputs as they are stored, and normalises them as they
+    are used: of all samples of a node, that may be more than memory holds."""
 
     name: str
     block: int
@@ -51,7 +57,7 @@ class Executor(ABC):
 
     @abstractmethod
     def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
-        """Mean loss [b] of model i on its samples x [b, m, ...], in evaluation mode."""
+        """Mean loss [b] of model i on its stored samples x [b, m, ...], in evaluation mode."""
 
     @abstractmethod
     def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
@@ -60,12 +66,12 @@ class Executor(ABC):
 
     @abstractmethod
     def features(self, core: Params, x: Tensor) -> Tensor:
-        """[b, m, values] that each node's head sees of its samples x [b, m, ...]. Only for models
+        """[b, m, values] that each node's head sees of its stored samples x [b, m, ...]. Only for models
         whose head is one linear layer."""
 
     @abstractmethod
     def logits(self, params: Params, x: Tensor) -> Tensor:
-        """[b, m, classes] of every model on the same inputs x [m, ...], in evaluation mode."""
+        """[b, m, classes] of every model on the same stored inputs x [m, ...], in evaluation mode."""
 
 
 _CACHED_VALUES = 32 * 3 * 32 * 32

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from facade import linear_heads, seeds, tree
-from facade.data.federation import Labelled
+from facade.data.federation import Ids, Labelled
 from facade.dropout import AddressedDropout
-from facade.errors import DivergedError, ExperimentError
+from facade.errors import DivergedError, ExperimentError, FacadeError
 from facade.executor import Executor, Fit, Part
 from facade.looped import Looped, find_cut, named_tensors, under
 from facade.machine import cores
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from facade.engine import Samples
 
 R = TypeVar("R")
+W = TypeVar("W")
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,7 @@ class Learner:
         self.stopwatch = Stopwatch()
         self._factory = factory
         self._head = head
-        with seeds.global_torch(0, "template"):
-            self._template = factory().to(device=device, dtype=dtype)
+        self._template = self._made()
         self._check_head()
         self.outputs = self._rehearsed()
         """How many classes the model tells apart."""
@@ -135,6 +135,15 @@ class Learner:
         # Every computation runs with one intra-op thread, also when there is one worker: sums
         # inside a layer must not depend on how many threads there are.
         self._pool = ThreadPoolExecutor(self.threads, "learner", initializer=lambda: torch.set_num_threads(1))
+
+    def _made(self) -> nn.Module:
+        try:
+            with seeds.global_torch(0, "template"):
+                return self._factory().to(device=self.device, dtype=self.dtype)
+        except FacadeError:
+            raise
+        except Exception as error:  # of a user's own class
+            raise ExperimentError(f"the model cannot be made: {_first_line(error)}") from error
 
     def _check_head(self) -> None:
         names = list(named_tensors(self._template))
@@ -153,15 +162,18 @@ class Learner:
                     " count that nodes do not share; give it a momentum, such as 0.1"
                 )
         x = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
+        batch = min(2, self.training.batch)
         with seeds.global_torch(0, "template"), torch.no_grad():
             before = torch.random.get_rng_state()
             try:
                 with AddressedDropout(0, 0, 0, 0):
-                    module.train()(x)
+                    module.train()(x[:batch])
                 logits = module.eval()(x)
-            except (RuntimeError, TypeError, ValueError, LookupError) as error:
-                why = (str(error) or type(error).__name__).splitlines()[0]
-                raise ExperimentError(f"the model cannot take inputs of shape {self.inputs.shape}: {why}") from error
+            except Exception as error:  # of a user's own class
+                raise ExperimentError(
+                    f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape"
+                    f" {self.inputs.shape}: {_first_line(error)}"
+                ) from error
             if not torch.equal(before, torch.random.get_rng_state()):
                 raise ExperimentError(
                     "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
@@ -186,9 +198,13 @@ class Learner:
         if wanted == "stacked" and not plain:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
-            return Stacked(layers, weights, self._head)
+            return Stacked(layers, weights, self._head, self._prepare)
         example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        return Looped(self._template, self._head, find_cut(self._template, self._head, example), self._bf16)
+        cut = find_cut(self._template, self._head, example)
+        return Looped(self._template, self._head, cut, self._prepare, self._bf16)
+
+    def _prepare(self, x: Tensor) -> Tensor:
+        return self.inputs.prepare(x, self.dtype, self.device)
 
     # Models
 
@@ -239,7 +255,7 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
-            x = self.inputs.prepare(drawn.x, self.dtype, self.device).view(-1, steps, batch, *self.inputs.shape)
+            x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
             batches = Fit(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only)
@@ -255,9 +271,8 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
-            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
             return self.executor.head_losses(
-                tree.rows(core, block), tree.rows(heads, block), x, drawn.y.to(self.device)
+                tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device)
             )
 
         with self.stopwatch.phase("choose"):
@@ -287,8 +302,7 @@ class Learner:
     def _features(self, core: Params, samples: Samples, block: slice) -> tuple[Tensor, Tensor]:
         """What the head of one node sees of all its samples, and their classes."""
         drawn = samples.of(block)
-        x = self.inputs.prepare(drawn.x, self.dtype, self.device)
-        return self.executor.features(tree.rows(core, block), x)[0].cpu(), drawn.y[0]
+        return self.executor.features(tree.rows(core, block), drawn.x)[0].cpu(), drawn.y[0]
 
     def compare(self, models: Params, receiver: Tensor, sender: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of model sender[e] on the samples of node receiver[e]."""
@@ -296,32 +310,35 @@ class Learner:
         def task(block: slice) -> Tensor:
             rows = receiver[block]
             drawn = samples.of(slice(int(rows[0]), int(rows[-1]) + 1))[rows - rows[0]]
-            x = self.inputs.prepare(drawn.x, self.dtype, self.device)
-            return self.executor.losses(tree.rows(models, sender[block]), x, drawn.y.to(self.device))
+            return self.executor.losses(tree.rows(models, sender[block]), drawn.x, drawn.y.to(self.device))
 
         with self.stopwatch.phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)
             return torch.cat([none, *self._map(_without_gradients(task), self._blocks(len(receiver)))])
 
-    def examine(self, models: Params, test: Labelled, classes: int) -> Examined:
-        """Every model [S, ...] on the same test samples."""
+    def examine(self, models: Params, tests: Sequence[Labelled], test_of: Ids, classes: int) -> Examined:
+        """Every model [S, ...] on its test set, by number [S]."""
 
-        def task(block: slice) -> Examined:
-            some = tree.rows(models, block)
-            size = len(next(iter(some.values())))
+        def task(work: tuple[Labelled, Tensor]) -> Examined:
+            test, rows = work
+            some, size = tree.rows(models, rows), len(rows)
             counts = torch.zeros(size, classes * classes, dtype=torch.int64)
             loss = torch.zeros(size, dtype=torch.float64)
             for part in range(0, len(test), 1024):
                 piece = test[part : part + 1024]
-                logits = self.executor.logits(some, self.inputs.prepare(piece.x, self.dtype, self.device)).cpu()
+                logits = self.executor.logits(some, piece.x).cpu()
                 cells = piece.y * classes + logits.argmax(-1)
                 counts.scatter_add_(1, cells, torch.ones_like(cells))
                 wrong = functional.cross_entropy(logits.transpose(1, 2), piece.y.expand(size, -1), reduction="none")
                 loss += wrong.double().sum(1)
             return Examined(counts.view(size, classes, classes), loss / len(test))
 
-        count = len(next(iter(models.values())))
-        return tree.concat(self._map(_without_gradients(task), self._blocks(count)))
+        of_test = [torch.from_numpy(np.nonzero(test_of == number)[0]) for number in range(len(tests))]
+        work = [
+            (test, rows[block]) for test, rows in zip(tests, of_test, strict=True) for block in self._blocks(len(rows))
+        ]
+        done: Examined = tree.concat(self._map(_without_gradients(task), work))
+        return tree.rows(done, torch.argsort(torch.cat(of_test)))
 
     def _blocks_of(self, samples: Samples) -> list[slice]:
         """Blocks of nodes; of one node where nodes have unequal numbers of samples."""
@@ -333,8 +350,8 @@ class Learner:
         size = self.executor.block
         return [slice(i, min(i + size, count)) for i in range(0, count, size)]
 
-    def _map(self, task: Callable[[slice], R], blocks: list[slice]) -> list[R]:
-        return list(self._pool.map(task, blocks))
+    def _map(self, task: Callable[[W], R], work: list[W]) -> list[R]:
+        return list(self._pool.map(task, work))
 
     def _check(self, loss: Tensor, params: Params, samples: Samples) -> None:
         """Stop the run where training has left the numbers."""
@@ -350,16 +367,20 @@ class Learner:
             )
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
 def _of_one(params: Params, block: slice) -> Params:
     """What a block of one node has, without the node axis."""
     return tree.map(lambda leaf: leaf[0], tree.rows(params, block))
 
 
-def _without_gradients(task: Callable[[slice], R]) -> Callable[[slice], R]:
+def _without_gradients(task: Callable[[W], R]) -> Callable[[W], R]:
     """The task with autograd off; that is a setting of a thread, so it is made inside."""
 
-    def inner(block: slice) -> R:
+    def inner(work: W) -> R:
         with torch.no_grad():
-            return task(block)
+            return task(work)
 
     return inner

@@ -31,11 +31,12 @@ def fitted(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:
 
 def excess(z: Tensor, y: Tensor, head: Params, heads: Params, steps: int) -> Tensor:
     """float64: how much more the best of the heads [j, ...] costs than heads fitted from `head`, in standard
-    errors. Each fifth of the rows is judged by a head fitted to the others, so that fitting noise earns
-    nothing. NaN for fewer than five rows."""
+    errors. Each fifth of the rows, and of the rows of each class, is judged by a head fitted to the others, so
+    that fitting noise earns nothing. NaN for fewer than five rows."""
     if len(z) < FOLDS:
         return torch.tensor(torch.nan, dtype=torch.float64)
-    fold = torch.arange(len(z)) % FOLDS
+    fold = torch.empty_like(y)
+    fold[torch.argsort(y, stable=True)] = torch.arange(len(y)) % FOLDS
     own = row_losses(z, y, _fitted_without(z, y, head, fold, steps))[fold, torch.arange(len(z))]
     theirs = row_losses(z, y, heads)
     more = theirs[theirs.mean(1).argmin()] - own

@@ -14,7 +14,7 @@ from torch.nn import functional
 from facade import tree
 from facade.dropout import AddressedDropout
 from facade.errors import ExperimentError
-from facade.executor import Executor, Fit, in_chunks
+from facade.executor import Executor, Fit, Prepare, in_chunks
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -67,8 +67,8 @@ class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the h
 
 
 def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
-    """The cut before submodule `name`, if it takes one input and its output is the model's."""
-    seen: list[tuple[int, Tensor]] = []
+    """The cut before submodule `name`, if it takes one input, by position, and its output is the model's."""
+    seen: list[tuple[bool, Tensor]] = []
 
     def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         raise _AtTheHead(inputs[0])
@@ -85,7 +85,7 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
         raise RuntimeError(f"the model did not call its head '{name}'")
 
     hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, named, output: seen.append((len(inputs) + len(named), output)), with_kwargs=True
+        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output)), with_kwargs=True
     )
     was_training = module.training
     try:
@@ -94,7 +94,7 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     finally:
         hook.remove()
         module.train(was_training)
-    if len(seen) != 1 or seen[0][0] != 1 or seen[0][1] is not output:
+    if len(seen) != 1 or not seen[0][0] or seen[0][1] is not output:
         return None
     return Cut(features, lambda m, z: m.get_submodule(name)(z))
 
@@ -106,8 +106,11 @@ class Looped(Executor):
     name = "looped"
     block = 1
 
-    def __init__(self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None, bf16: bool = False) -> None:
+    def __init__(
+        self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None, prepare: Prepare, bf16: bool = False
+    ) -> None:
         self._template = module
+        self._prepare = prepare
         self._prefixes = prefixes
         self._cut = cut
         self.gives_features = cut is not None
@@ -160,7 +163,7 @@ class Looped(Executor):
             _copy(tensors, head)
             with self._precision(z.device):
                 logits = cut.head(module, z)
-            scores.append(functional.cross_entropy(logits.to(x.dtype), y[0]))
+            scores.append(functional.cross_entropy(logits.to(z.dtype), y[0]))
         return torch.stack(scores).view(1, count).cpu()
 
     def features(self, core: Params, x: Tensor) -> Tensor:
@@ -176,9 +179,13 @@ class Looped(Executor):
         return self._through(module.eval(), x).unsqueeze(0)
 
     def _through(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """The function over x [m, ...], a cache-sized part at a time."""
-        with self._precision(x.device):
-            return torch.cat([function(_channels_last(part)).to(x.dtype) for part in in_chunks(x)])
+        """The function over stored inputs x [m, ...], a cache-sized part at a time."""
+        done = []
+        for part in in_chunks(x):
+            ready = _channels_last(self._prepare(part))
+            with self._precision(ready.device):
+                done.append(function(ready).to(ready.dtype))
+        return torch.cat(done)
 
     def _precision(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, torch.bfloat16, enabled=self._bf16)

@@ -94,7 +94,9 @@ def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
     for row in rows:
         if row["kind"] == "round":
             heard += row["bytes"]
-            last = [*last, row] if last and last[0]["round"] == row["round"] else [row]
+            if last and last[0]["round"] != row["round"]:
+                last = []
+            last.append(row)
         elif row["kind"] == "final":
             finals.append(row)
     return (

@@ -23,14 +23,17 @@ class RowsFile(Sequence[Row]):
         self.path = path
 
     def __iter__(self) -> Iterator[Row]:
+        for number, line in enumerate(self._lines(), 1):
+            if not line.endswith(b"\n"):
+                warnings.warn(f"{self.path}: the last row is half-written and ignored", stacklevel=2)
+                return
+            yield self._row(number, line)
+
+    def _lines(self) -> Iterator[bytes]:
         opened = gzip.open if self.path.suffix == ".gz" else open
         try:
             with opened(self.path, "rb") as file:
-                for number, line in enumerate(file, 1):
-                    if not line.endswith(b"\n"):
-                        warnings.warn(f"{self.path}: the last row is half-written and ignored", stacklevel=2)
-                        return
-                    yield self._row(number, line)
+                yield from file
         except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or f"it is damaged ({error})"
             raise RunDirectoryError(f"{self.path} cannot be read: {reason}") from None
@@ -43,14 +46,17 @@ class RowsFile(Sequence[Row]):
         return row
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(line.endswith(b"\n") for line in self._lines())  # list() asks for it, too
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
     @overload
     def __getitem__(self, index: slice) -> list[Row]: ...
     def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        return list(self)[index]
+        return list(iter(self))[index]
+
+    def __reversed__(self) -> Iterator[Row]:
+        return reversed(list(iter(self)))  # row by row, each would be a walk through the file
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from facade.executor import Executor, Fit, in_chunks
+from facade.executor import Executor, Fit, Prepare, in_chunks
 from facade.looped import is_chain, named_tensors, under
 from facade.optimisers import Memory
 from facade.tree import Params
@@ -127,7 +127,8 @@ class Stacked(Executor):
 
     name = "stacked"
 
-    def __init__(self, layers: list[Layer], weights: int, prefixes: tuple[str, ...]) -> None:
+    def __init__(self, layers: list[Layer], weights: int, prefixes: tuple[str, ...], prepare: Prepare) -> None:
+        self._prepare = prepare
         self.block = block_size(weights)
         in_head = [isinstance(layer, Linear) and under(layer.weight, prefixes) for layer in layers]
         at = in_head.index(True) if True in in_head else len(layers)
@@ -145,16 +146,18 @@ class Stacked(Executor):
             inputs = [x[:, step]]
             for layer in self._layers:
                 inputs.append(layer.forward(params, inputs[-1]))
-            log_p = inputs.pop().log_softmax(-1)
+            out = inputs.pop()
+            log_p = out.log_softmax(-1)
             y = batches.y[:, step].unsqueeze(-1)
             losses -= log_p.gather(-1, y).sum((1, 2))
             d = log_p.exp_().scatter_add_(-1, y, minus_one).mul_(1 / size)
-            batches.optimiser.step(params, self._gradients(params, inputs, d, trained), memory, batches.round)
+            batches.optimiser.step(params, self._gradients(params, inputs, out, d, trained), memory, batches.round)
         return losses / (steps * size)
 
-    def _gradients(self, params: Params, inputs: list[Tensor], d: Tensor, trained: list[Layer]) -> Params:
+    def _gradients(self, params: Params, inputs: list[Tensor], out: Tensor, d: Tensor, trained: list[Layer]) -> Params:
+        """Of the weights of `trained`, from every layer's input, the last one's output and its gradient d."""
         gradients: Params = {}
-        outputs = [*inputs[1:], d]
+        outputs = [*inputs[1:], out]
         weighted = [layer for layer in trained if isinstance(layer, Linear)]
         for layer, z, out in zip(reversed(self._layers), reversed(inputs), reversed(outputs), strict=True):
             d = layer.backward(params, z, out, d, gradients, last=layer is weighted[0])
@@ -164,21 +167,20 @@ class Stacked(Executor):
         return {name: g for name, g in gradients.items() if name.rsplit(".", 1)[0] in keep}
 
     def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
-        logits = _chain(self._layers, params, x.flatten(2))
-        return _mean_loss(logits, y)
+        return _mean_loss(_chain(self._layers, params, self._prepare(x).flatten(2)), y)
 
     def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
-        z = _chain(self._core, core, x.flatten(2))
+        z = _chain(self._core, core, self._prepare(x).flatten(2))
         count = next(iter(heads.values())).shape[1]
         each = [{name: leaf[:, j].contiguous() for name, leaf in heads.items()} for j in range(count)]
         return torch.stack([_mean_loss(_chain(self._head, head, z), y) for head in each], 1)
 
     def features(self, core: Params, x: Tensor) -> Tensor:
-        return _chain(self._core, core, x.flatten(2))
+        return _chain(self._core, core, self._prepare(x).flatten(2))
 
     def logits(self, params: Params, x: Tensor) -> Tensor:
         nodes = len(next(iter(params.values())))
-        parts = (part.flatten(1).expand(nodes, -1, -1) for part in in_chunks(x.flatten(1)))
+        parts = (self._prepare(part).flatten(1).expand(nodes, -1, -1) for part in in_chunks(x))
         return torch.cat([_chain(self._layers, params, z) for z in parts], 1)
 
 

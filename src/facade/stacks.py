@@ -12,13 +12,24 @@ import torch
 from torch import Tensor
 
 from facade import tree
+from facade.errors import ExperimentError
 from facade.tree import Params
 
 _CODES = {
-    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32",
-    torch.bfloat16: "BF16", torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16",
+    torch.int16: "I16", torch.uint8: "U8", torch.int8: "I8", torch.bool: "BOOL",
 }  # fmt: skip
 _TYPES = {code: dtype for dtype, code in _CODES.items()}
+
+
+def check(state: Any) -> None:
+    """Refuse a state that could not be kept."""
+    for name, leaf in tree.flatten(state).items():
+        if leaf.dtype not in _CODES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
+            raise ExperimentError(
+                f"the algorithm keeps '{name}' as {leaf.dtype}, which a checkpoint cannot hold; use one of: {known}"
+            )
 
 
 class Leaf(NamedTuple):

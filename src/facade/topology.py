@@ -117,11 +117,13 @@ def diameter(graph: Graph) -> int:
     """The longest of all shortest ways between two nodes that reach each other."""
     if graph.everyone:
         return 1
-    adjacent = np.eye(graph.n, dtype=bool)
-    adjacent[graph.receiver, graph.sender] = True
-    reached, steps = np.eye(graph.n, dtype=bool), 0
+    if not len(graph.receiver):
+        return 0
+    first = np.flatnonzero(np.diff(graph.receiver, prepend=-1))  # of every receiver's edges
+    reached, steps = np.packbits(np.eye(graph.n, dtype=bool), axis=1), 0  # a bit for every node that is reached
     while True:
-        further = (adjacent.astype(np.float32) @ reached) > 0
+        further = reached.copy()
+        further[graph.receiver[first]] |= np.bitwise_or.reduceat(reached[graph.sender], first, axis=0)
         if np.array_equal(further, reached):
             return steps
         reached, steps = further, steps + 1
@@ -256,6 +258,11 @@ class Complete(Topology):
 @dataclass(frozen=True)
 class Star(Topology):
     """One random node in the centre, all others linked to it alone."""
+
+    def spread(self, n: int, seed: int, fresh: bool) -> int:
+        """As in Topology; but on fresh stars it takes up to n - 1 rounds: in each, all hear a rumour if the centre
+        knew it before, or else the centre alone does."""
+        return n - 1 + 2 if fresh else super().spread(n, seed, fresh)
 
     def draw(self, n: int, seed: int, round: int) -> Graph:
         centre = Stream(seed, round).below(n)

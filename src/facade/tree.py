@@ -1,7 +1,7 @@
 """Operations over trees: nested dicts and NamedTuples whose leaves are tensors with one row per node.
 
 Everything that moves or persists state (slicing a shard, mixing, checkpoints, hashes) is one of
-these functions, so an algorithm may keep any state it likes.
+these functions, so an algorithm may keep what state it likes, of the types that `stacks` knows.
 """
 
 from __future__ import annotations

@@ -108,6 +108,15 @@ def test_nodes_of_any_size_become_a_natural_federation():
     assert made.section["clusters"] == "3"
 
 
+def test_a_node_that_holds_a_whole_stretch_lends_it_without_a_copy():
+    held = Federation.from_nodes([node(4), node(9)]).training
+    for which, rows in ((slice(0, 1), slice(0, 4)), (slice(1, 2), slice(4, 13))):
+        lent = held.everything(which)
+        assert lent.x.data_ptr() == held.samples.x[rows].data_ptr()
+        assert torch.equal(lent.x[0], held.samples.x[rows])
+        assert torch.equal(lent.y[0], held.samples.y[rows])
+
+
 def test_nodes_may_share_a_test_set_and_have_clusters_in_any_order():
     nodes = [(images(6), labels(6)) for _ in range(3)]
     made = Federation.from_nodes(nodes, test=(images(4), labels(4)), clusters=[1, 0, 1])

@@ -173,6 +173,13 @@ def test_hidden_files_are_left_alone(tmp_path):
     assert len(loaded(tmp_path).train) == 12
 
 
+def test_a_link_to_nowhere_is_named(tmp_path):
+    makers.write_splits(tmp_path / "mine")
+    (tmp_path / "mine" / "train" / "cat" / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(DataError, match=r"cat/gone.png cannot be read \(No such file or directory\); fetch it or"):
+        loaded(tmp_path)
+
+
 def test_a_class_in_train_but_not_in_val_is_refused(tmp_path):
     makers.write_splits(tmp_path / "mine")
     makers.save(tmp_path / "mine" / "train" / "eel" / "0.png", makers.picture(1))

@@ -89,7 +89,12 @@ def test_nodes_may_come_with_the_arrays(tmp_path):
     [
         ({"y_train": labels(12) - 1}, "train: label -1 is out of range"),
         ({"y_test": labels(6, 3)}, "test label 2 is out of range; the classes are 0 to 1"),
-        ({"y_train": labels(12, 2) * 2, "y_test": labels(6, 3)}, "class 1 is in the test but not in the training data"),
+        ({"y_train": labels(12, 2) * 2}, "no training sample has class 1, but one has class 2"),
+        ({"y_train": labels(12) + 10**9}, "no training sample has class 0, but one has class 1000000001"),
+        (
+            {"y_train": labels(12, 2) * 2, "y_test": labels(6, 3), "classes": np.array(["a", "b", "c"])},
+            "class 1 is in the test but not in the training data",
+        ),
         ({"y_train": labels(12) / 2}, "labels of type float64; expected class numbers"),
         ({"y_train": np.zeros((12, 14), int)}, r"labels of shape \[12, 14\]; expected one class number"),
         ({"y_train": labels(11)}, "12 inputs but 11 labels"),

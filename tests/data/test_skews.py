@@ -5,6 +5,7 @@ from PIL import Image, ImageEnhance, ImageFilter
 
 from facade.config import Data
 from facade.data import load, skews
+from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Labelled
 from facade.errors import ExperimentError
 
@@ -67,6 +68,8 @@ def test_sepia_mixes_channels_and_is_clamped():
     ).clamp(0, 255)
     assert (skews.colour(PICTURES, view(2, 4)).double() - expected).abs().max() <= 0.501
     assert skews.sepia(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)).flatten().tolist() == [255, 255, 239]
+    tied = torch.tensor([100, 0, 200], dtype=torch.uint8).view(1, 3, 1, 1)  # 77.1, 68.5, 53.4
+    assert skews.sepia(tied).flatten().tolist() == [77, 69, 53]
 
 
 def test_colour_refuses_gray_images_and_a_fifth_cluster():
@@ -217,6 +220,18 @@ def shrunk(images, view):
     return images[..., ::2]
 
 
+def inverted(images, view):
+    return images.sub_(255).neg_() if view.cluster else images
+
+
+def test_a_users_own_skew_may_work_in_place():
+    x = PICTURES.repeat(8, 1, 1, 1)
+    made = federation("data.test_skews:inverted")
+    for node, rows in enumerate(made.training.rows):
+        expected = x[rows] if node < 2 else 255 - x[rows]
+        assert torch.equal(made.training.samples.x[rows], expected)
+
+
 def test_a_users_own_skew_is_found_by_its_path():
     made = federation("data.test_skews:upside_down+brightness")
     assert torch.equal(made.tests[1].x, skews.brightness(PICTURES.flip(-2), view(1)))
@@ -231,6 +246,34 @@ def own_source(data):
 KEPT = Dataset(
     Labelled(PICTURES.repeat(2, 1, 1, 1), torch.arange(12) % 2), Labelled(PICTURES, torch.arange(6) % 2), ["a", "b"]
 )
+
+
+def sources_of(train, test=None):
+    test = test or Labelled(PICTURES, torch.arange(6) % 2)
+    return lambda data: Dataset(train, test, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (sources_of(Labelled(PICTURES, torch.arange(6) % 2 + 1)), "labels are 1 to 2, but there are 2 classes"),
+        (sources_of(Labelled(PICTURES, torch.zeros(6))), "training labels of type torch.float32"),
+        (sources_of(Labelled(PICTURES, torch.zeros(5, dtype=torch.int64))), "one per input"),
+        (sources_of(Labelled(PICTURES[..., :8], torch.arange(6) % 2)), "all inputs must be alike"),
+    ],
+)
+def test_what_a_users_own_source_returns_is_looked_at(source, sentence, monkeypatch):
+    monkeypatch.setattr("data.test_skews.own_source", source)
+    with pytest.raises(DataError, match=sentence):
+        load.load(Data(source="data.test_skews:own_source", clusters="2:2"), seed=1)
+
+
+def test_images_that_are_not_bytes_cannot_be_changed(monkeypatch):
+    floats = [Labelled(PICTURES.float(), torch.arange(6) % 2)] * 2
+    monkeypatch.setattr("data.test_skews.own_source", sources_of(*floats))
+    with pytest.raises(ExperimentError, match=r"skew 'blur' changes images of bytes, but .* gives torch.float32"):
+        load.load(Data(source="data.test_skews:own_source", clusters="2:2", skew="blur"), seed=1)
+    assert load.load(Data(source="data.test_skews:own_source", clusters="3", skew="none"), seed=1).n == 3
 
 
 def test_a_users_own_source_keeps_its_images():

@@ -444,9 +444,10 @@ def _excess(world: World, i: int, node: Node, found: list[Model]) -> float:
 
     rows = range(len(y))
     best = min(([loss(seed, row) for row in rows] for seed in found), key=sum)
-    folds = [[row for row in rows if row % 5 != fold] for fold in range(5)]
+    fold = {row: place % 5 for place, row in enumerate(sorted(rows, key=lambda row: (int(y[row]), row)))}
+    folds = [[row for row in rows if fold[row] != part] for part in range(5)]
     own = [_descended(z[rest], y[rest], node["heads"][0]) for rest in folds]
-    more = np.array([best[row] - loss(own[row % 5], row) for row in rows])
+    more = np.array([best[row] - loss(own[fold[row]], row) for row in rows])
     return float(more.mean() / (more.std(ddof=1) / math.sqrt(len(more))))
 
 

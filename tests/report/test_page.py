@@ -89,8 +89,26 @@ def test_a_single_run_and_several_have_no_interval_in_common(tmp_path):
     made = [two_rounds(tmp_path / "dac", [9, 9, 9, 9], "algorithm.name=dac")]
     made += [two_rounds(tmp_path / f"el{s}", [9, 9, 9, s], "algorithm.name=el", f"seed={s}") for s in (2, 3)]
     (said,) = words.verdicts(of(*made))
-    assert "better than el by 65.0 points" in said
-    assert "interval" not in said
+    assert "dac gives the worst-served cluster 90.0\u00a0%, el 25.0\u00a0%; how sure the difference is" in said
+
+
+def test_an_interval_that_ends_at_100_percent_makes_nothing_surer(tmp_path):
+    made = [
+        two_rounds(tmp_path / f"{name}{seed}", [10, 10, 10, right], f"algorithm.name={name}", f"seed={seed}")
+        for name, answers in {"dac": {1: 9, 2: 10}, "el": {3: 5, 4: 6}}.items()
+        for seed, right in answers.items()
+    ]
+    (said,) = words.verdicts(of(*made))  # no seed in common: 95 and 55 percent, 64 points either way for both
+    assert "too much alike to tell apart" in said
+    assert "interval -49.8 to 129.8" in said
+
+
+def test_training_alone_counts_with_its_best_learning_rate(tmp_path):
+    made = [
+        two_rounds(tmp_path / f"{lr}", [right] * 4, "algorithm.name=local", f"training.lr={lr}")
+        for lr, right in {0.001: 2, 0.05: 8}.items()
+    ]
+    assert facts.accuracy_alone(of(*made)) == pytest.approx(80)
 
 
 def test_the_verdict_says_when_heads_did_not_settle(tmp_path):

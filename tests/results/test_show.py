@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from facade.rows import RowsFile
 from handmade import write_run
 from surroundings import csv_lines
 
@@ -94,6 +95,14 @@ def test_heads_are_shown_with_the_settling_round(command, runs):
     assert command("show", runs / "facade", "--json", "--heads").code == 2
     assert "…" not in said
     assert said.splitlines()[-1].split() == ["2", "100", "0", "0", "0", "100", "0"]
+
+
+def test_rows_are_read_backwards_in_one_walk(runs, monkeypatch):
+    rows = RowsFile(runs / "el1" / "rows.jsonl")
+    expected, walks, forwards = list(rows), [], RowsFile.__iter__
+    monkeypatch.setattr(RowsFile, "__iter__", lambda self: walks.append(1) or forwards(self))
+    assert list(reversed(rows)) == expected[::-1]
+    assert len(walks) == 1
 
 
 @pytest.mark.filterwarnings("default")

@@ -51,6 +51,10 @@ class DAC(Algorithm[State]):
     two_hop: bool = True
     """Whether nodes pass on the similarities they measured."""
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.a < math.inf and 0 <= self.b < math.inf):
+            raise ValueError(f"a = {self.a} and b = {self.b}: expected finite numbers of at least 0")
+
     def tau(self, round: int) -> float:
         """How sharply a round prefers similar peers: 1 at first, 1 + a in the limit."""
         return 2 * self.a / (1 + math.exp(-self.b * round)) - self.a + 1

@@ -220,7 +220,7 @@ class Facade(Algorithm[State]):
         heads = {
             name: torch.where(per_row(sown, old).bool(), seeding.seeds[name], old) for name, old in state.heads.items()
         }
-        return state._replace(seeding=seeding, heads=heads)
+        return state._replace(seeding=seeding, heads=heads, heads_memory=_forgotten(state.heads_memory, sown))
 
     @property
     def _sown(self) -> farthest.Sown:
@@ -229,7 +229,8 @@ class Facade(Algorithm[State]):
     def _revive(self, turn: Turn, state: State) -> State:
         model = farthest.Model(state.core, state.heads, chosen(state.heads, state.choice))
         seeding, revived = farthest.revive(turn, state.seeding, model, dead(state.health, turn.round), self._sown)
-        return state._replace(seeding=seeding, heads=put(state.heads, seeding.private, revived))
+        heads = put(state.heads, seeding.private, revived)
+        return state._replace(seeding=seeding, heads=heads, heads_memory=_forgotten(state.heads_memory, revived))
 
     def _choose(self, turn: Turn, state: State) -> State:
         """Each node picks the head with the lowest loss on its own samples."""
@@ -279,3 +280,8 @@ class Facade(Algorithm[State]):
             return state._replace(core=core, heads=equal, health=health)
         heads = tree.map(lambda new, own: torch.where(per_row(total.counts, own) > 0, new, own), heads, state.heads)
         return state._replace(core=core, heads=heads, health=health)
+
+
+def _forgotten(memory: Memory, heads: Tensor) -> Memory:
+    """What the optimiser remembers, without that of the heads [S, k] that are replaced by others."""
+    return tree.map(lambda leaf: leaf * ~per_row(heads, leaf).bool(), memory)

@@ -71,7 +71,16 @@ def _labels(y: NDArray[Any], what: str) -> Ids:
 
 
 def class_names(train: Tensor, test: Tensor, names: Sequence[str] | None, what: str) -> list[str]:
-    """One name per class, after checking that all labels are among them and can be learned."""
+    """One name per class, after checking that all labels are among them and can be learned. Without names given,
+    classes are those of the training labels, which must be 0, 1, 2, ... without a gap."""
+    if names is None:
+        found = np.unique(train.numpy())
+        if found[-1] != len(found) - 1:
+            missing = int(np.nonzero(found != np.arange(len(found)))[0][0])
+            raise DataError(
+                f"{what}: no training sample has class {missing}, but one has class {found[-1]}; number classes 0, 1,"
+                " 2, ... without a gap, or give their names"
+            )
     count = int(train.max()) + 1 if names is None else len(names)
     for split, labels in (("training", train), ("test", test)):
         if int(labels.max()) >= count:

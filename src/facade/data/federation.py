@@ -72,8 +72,11 @@ class Holdings:
         return Holdings(self.samples, nodes, [self.rows[i] for i in keep])
 
     def everything(self, which: slice) -> Labelled:
-        """x [1, rows, ...] and y [1, rows] of one node."""
+        """x [1, rows, ...] and y [1, rows] of one node; where it holds a whole stretch, in the same memory."""
         (rows,) = self.rows[which]
+        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+            held = self.samples[int(rows[0]) : int(rows[-1]) + 1]
+            return Labelled(held.x.unsqueeze(0), held.y.unsqueeze(0))
         return self.samples[torch.from_numpy(rows).unsqueeze(0)]
 
     def draw(self, seed: int, purpose: str, round: int, which: slice, count: int) -> Labelled:

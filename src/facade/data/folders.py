@@ -164,8 +164,11 @@ def _listing(place: Path, root: str, strays: bool = False) -> Listing:
 
 def _visible(place: Path | str) -> Iterator[os.DirEntry[str]]:
     """What a person put there: hidden files and folders (.DS_Store) are the system's."""
-    with os.scandir(place) as entries:
-        yield from (entry for entry in entries if not entry.name.startswith("."))
+    try:
+        with os.scandir(place) as entries:
+            yield from (entry for entry in entries if not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{place} cannot be read ({error.strerror})") from None
 
 
 def _below(place: str, name: str) -> Iterator[File]:
@@ -174,5 +177,8 @@ def _below(place: str, name: str) -> Iterator[File]:
         if entry.is_dir():
             yield from _below(entry.path, f"{name}/{entry.name}")
         else:
-            stat = entry.stat()
+            try:
+                stat = entry.stat()
+            except OSError as error:  # a link to nowhere, say
+                raise DataError(f"{entry.path} cannot be read ({error.strerror}); fetch it or remove it") from None
             yield File(entry.path, f"{name}/{entry.name}", stat.st_size, stat.st_mtime_ns)

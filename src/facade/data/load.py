@@ -6,14 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from facade.config import Data
+from facade.data.arrays import same_kind
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Ids, Labelled
 from facade.data.looks import Looks
 from facade.data.named import named
-from facade.data.partition import PARTITIONS, Partition, Pool, held_out, natural
+from facade.data.partition import PARTITIONS, Partition, Pool, grouped, held_out, natural
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
 from facade.names import is_foreign
@@ -25,9 +27,28 @@ def load(data: Data, seed: int) -> Federation:
     dataset = named("dataset", data.source, SOURCES)(data)
     if not isinstance(dataset, Dataset):
         raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
-    if is_foreign(data.source):  # a user's function may keep what it returned
+    if is_foreign(data.source):  # a user's function, which may keep what it returned
+        _check_samples(data.source, dataset)
         dataset = dataclasses.replace(dataset, train=Labelled(dataset.train.x.clone(), dataset.train.y))
     return federate(dataset, data, seed, clusters_of(data))
+
+
+def _check_samples(source: str, dataset: Dataset) -> None:
+    """Refuse samples of a user's own source that training would stumble over."""
+    classes = len(dataset.classes)
+    for what, part in (("training", dataset.train), ("test", dataset.test)):
+        x, y = part.x, part.y
+        if y.dtype != torch.int64 or y.shape != (len(x),) or not len(y):
+            raise DataError(
+                f"dataset '{source}': {what} labels of type {y.dtype} and shape {list(y.shape)} for {len(x)} inputs;"
+                " expected int64, one per input, at least one"
+            )
+        if not 0 <= int(y.min()) <= int(y.max()) < classes:
+            raise DataError(
+                f"dataset '{source}': {what} labels are {int(y.min())} to {int(y.max())}, but there are {classes}"
+                f" classes; expected 0 to {classes - 1}"
+            )
+    same_kind(dataset.train, dataset.test, f"dataset '{source}', test")
 
 
 def clusters_of(data: Data) -> Ids:
@@ -165,13 +186,13 @@ class _Division:
         self, split: str, labels: Ids, owner: Ids | None, only: NDArray[np.bool_] | None = None
     ) -> list[Labelled]:
         sets = []
-        for number in range(int(self.test_of.max()) + 1):
-            c = int(self.cluster[np.nonzero(self.test_of == number)[0][0]])
-            rows = self.looks.select(labels, c)
-            if only is not None:
-                rows = rows[only[rows]]
-            if owner is not None:
-                rows = rows[self.test_of[owner[rows]] == number]
+        everything = np.arange(len(labels)) if only is None else np.nonzero(only)[0]
+        numbers, first = np.unique(self.test_of, return_index=True)
+        parts = [everything] * len(numbers)
+        if owner is not None:
+            parts = [everything[own] for own in grouped(self.test_of[owner[everything]], len(numbers))]
+        for number, c in enumerate(self.cluster[first].tolist()):
+            rows = parts[number][self.looks.select(labels[parts[number]], c)]
             if not len(rows):
                 kind, remedy = ("test", "give it one") if only is None else ("validation", "change data.validation")
                 raise DataError(f"{kind} set {number} is empty but every node is to be tested on a sample; {remedy}")

@@ -47,8 +47,13 @@ class Looks:
                 f"skew '{name}' changes images, but '{source}' gives rows of {x.shape[1]} values;"
                 " set data.skew to 'none' or 'labels'"
             )
+        if x.dtype != torch.uint8:
+            raise ExperimentError(
+                f"skew '{name}' changes images of bytes, but '{source}' gives {x.dtype};"
+                " make them uint8 with values 0 to 255, or set data.skew to 'none' or 'labels'"
+            )
         for cluster in range(self.clusters):
-            changed = self._changed(x[:1], np.zeros(1, np.int64), cluster, "train")
+            changed = self._changed(x[:1].clone(), np.zeros(1, np.int64), cluster, "train")
             if is_foreign(name) and (changed.shape, changed.dtype) != (x[:1].shape, x.dtype):
                 raise ExperimentError(
                     f"skew '{name}' turns {x.dtype} images {list(x.shape[1:])} into {changed.dtype}"

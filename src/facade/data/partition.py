@@ -39,13 +39,20 @@ class Pool:
 Partition = Callable[[Pool], list[Ids]]
 
 
+def grouped(number: Ids, count: int) -> list[Ids]:
+    """The rows that have each of the numbers 0 to count - 1, ascending."""
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.searchsorted(number[order], np.arange(1, count)))
+
+
 def held_out(strata: Ids, fraction: float, seed: int, purpose: str, least: int = 0) -> NDArray[np.bool_]:
     """[N] a random part of every stratum (class or node): the given fraction of it, rounded down,
     but at least `least` rows."""
     order = seeds.permutation(seed, purpose, len(strata))
     chosen = np.zeros(len(strata), np.bool_)
-    for stratum in np.unique(strata):
-        rows = order[strata[order] == stratum]
+    names, number = np.unique(strata[order], return_inverse=True)
+    for places in grouped(number, len(names)):
+        rows = order[places]
         chosen[rows[: max(least, int(len(rows) * fraction + 1e-9))]] = True
     return chosen
 
@@ -165,7 +172,7 @@ def natural(pool: Pool) -> list[Ids]:
             f"data.partition = 'natural' needs a source that says who holds what, but '{pool.data.source}'"
             " does not; use 'stratified', or npz with train_nodes, or Federation.from_nodes"
         )
-    return [np.nonzero(pool.owner == node)[0] for node in range(pool.nodes)]
+    return grouped(pool.owner, pool.nodes)
 
 
 PARTITIONS: dict[str, Partition] = {

@@ -162,7 +162,7 @@ def _bytes(runs: list[Run], kept: Kept, scale: Scale) -> str:
     for part in _parts(runs, "full"):
         target = QUICK_TARGET if scale.quick else TARGETS[part.setting.source]
         found = {run.label: kept.get(run) for run in _of(runs, "full", part)}
-        costs = {label: cost_to(run, target) for label, run in found.items() if run is not None}
+        costs = {label: cost_to(as_compared(run), target) for label, run in found.items() if run is not None}
         el = costs.get("EL")
         for label, cost in costs.items():
             if label == "alone":  # hears nothing

@@ -255,8 +255,10 @@ def _seconds(run: History) -> float | None:
 
 
 def accuracy_alone(comparison: Comparison) -> float | None:
-    """Accuracy over all nodes, in percent, of training alone; None if it is not among the runs."""
-    of_local = [run for run in comparison.runs if run.algorithm == "local"]
-    if not of_local:
-        return None
-    return 100 * float(np.mean([metrics.accuracy(run.final.confusion).mean() for run in of_local]))
+    """Accuracy over all nodes, in percent, of training alone, with each seed at its best (such as of several
+    learning rates); None if it is not among the runs."""
+    best: dict[int, float] = {}
+    for run in comparison.runs:
+        if run.algorithm == "local":
+            best[run.seed] = max(best.get(run.seed, 0.0), float(metrics.accuracy(run.final.confusion).mean()))
+    return 100 * float(np.mean(list(best.values()))) if best else None

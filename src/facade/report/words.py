@@ -51,7 +51,12 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
         means, interval, seeds = (ours.mean, theirs.mean), _noise_of_difference(ours, theirs), ""
     by = means[0] - means[1]
     values = f"{_percent(means[0])} against {_percent(means[1])}{seeds}"
-    if interval is not None and interval.low <= 0 <= interval.high:
+    if interval is None:
+        said = (
+            f"{lead.label} gives {_worst(comparison)} {_percent(means[0])}, {other.label} {_percent(means[1])};"
+            " how sure the difference is, one seed against several cannot tell"
+        )
+    elif interval.low <= 0 <= interval.high:
         said = (
             f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
             f" {values}, difference {_points(by)}{_points_bracket(interval)}"
@@ -75,13 +80,22 @@ def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], s
 
 def _noise_of_difference(ours: Estimate, theirs: Estimate) -> Interval | None:
     """An interval for the difference of two single runs, from the noise of their test sets."""
-    if ours.interval is None or theirs.interval is None or ours.mean is None or theirs.mean is None:
+    one, other = _uncut(ours), _uncut(theirs)
+    if one is None or other is None or ours.mean is None or theirs.mean is None:
         return None
-    if ours.interval.accounts_for != theirs.interval.accounts_for:
+    if one.accounts_for != other.accounts_for:
         return None
-    reach = math.hypot(*((i.high - i.low) / 2 for i in (ours.interval, theirs.interval)))
+    reach = math.hypot(
+        max(ours.mean - one.low, one.high - ours.mean), max(theirs.mean - other.low, other.high - theirs.mean)
+    )
     by = ours.mean - theirs.mean
-    return Interval(by - reach, by + reach, ours.interval.accounts_for)
+    return Interval(by - reach, by + reach, one.accounts_for)
+
+
+def _uncut(estimate: Estimate) -> Interval | None:
+    """The interval also where the number cannot be: how far it reaches there counts for a difference. (That of a
+    single run is cut on one side at most, as far as the test set is not tiny.)"""
+    return student_interval(estimate.points) if len(estimate.points) > 1 else estimate.interval
 
 
 def _odds(lead: Subject, other: Subject) -> str:
