@@ -365,7 +365,7 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
     return {**own, "core": core, "heads": heads, "choice": own["choice"], "heard": heard_of}
 
 
-CALM, STEPS, NEEDED = 3, 80, 1.5
+CALM, STEPS, CHANCE = 3, 80, 0.05
 
 
 def _stage(world: World, fields: Heads, round: int) -> int | None:
@@ -407,7 +407,7 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
     if at >= stage:
         return node
     found, there = list(node.get("seeds", node["heads"])), set(node.get("found", ()))
-    rejected = fields.auto and at > 0 and node["bid"][0] < NEEDED
+    rejected = fields.auto and at > 0 and math.erfc(node["bid"][0] / math.sqrt(2)) / 2 > CHANCE / world.n
     if at >= 0 and not rejected:
         found[at:] = [node["bid"][2]] * (fields.heads - at)
         there.add(at)

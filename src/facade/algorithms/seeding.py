@@ -11,6 +11,7 @@ next round.
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -34,9 +35,15 @@ NEVER = 1e9
 """More than any bid that has a reason."""
 NO_BID = -4 * NEVER
 """Less than any bid, so that nodes which make none pass all others on."""
-NEEDED = 1.5
-"""Standard errors by which the heads found so far must fail somebody for another one to be needed. One head
-too few makes clusters share, one too many costs a point or two: so it errs towards more."""
+CHANCE = 0.05
+"""How likely, at most, noise alone makes another head look needed."""
+
+
+def needed(n: int) -> float:
+    """Standard errors by which the heads found so far must fail one of n nodes for another head to be needed: what
+    the largest of n normal deviates exceeds by chance. One head too few makes clusters share, one too many costs a
+    point or two: so it errs towards more."""
+    return NormalDist().inv_cdf(1 - CHANCE / n)
 
 
 class Seeding(NamedTuple):
@@ -87,7 +94,7 @@ def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int
     behind = seeding.stage < stage
     if not behind.any():
         return seeding
-    rejected = behind & (seeding.stage > 0) & (seeding.score < NEEDED) & auto
+    rejected = behind & (seeding.stage > 0) & (seeding.score < needed(turn.shard.n)) & auto
     agreed = behind & (seeding.stage >= 0) & ~rejected
     place = torch.arange(count) - seeding.stage.unsqueeze(1)
     late = (seeding.stage < 0).unsqueeze(1).expand_as(place)
