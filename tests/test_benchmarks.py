@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from torch import nn
 
 from facade.benchmarks import efficiency, overhead, scaling
 from facade.benchmarks.bare import BareLoop
@@ -63,6 +64,11 @@ def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypat
         command.bench(out_file=tmp_path / "numbers.json", quick=True)
     assert json.loads((tmp_path / "numbers.json").read_text())["ratio"] == 0.9
     assert "ratio" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("threads", "nodes"), [(1, 32), (12, 32), (64, 32), (3, 8)])
+def test_the_bare_loop_leaves_no_node_out(threads, nodes):
+    assert sum(BareLoop(nn.Linear(1, 1), threads)._shares(nodes)) == nodes
 
 
 def test_many_small_nodes_are_counted(capsys):

@@ -1,6 +1,7 @@
 """The command line as a person meets it: what is printed, what is written, how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -200,3 +201,15 @@ def test_a_value_is_not_taken_for_the_option_that_shows_where_an_error_was_raise
     assert ended.code == 2
     assert "unknown algorithm 'x'" in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_no_file_where_the_user_is_stands_in_for_a_library(tmp_path):
+    (tmp_path / "numpy.py").write_text("raise SystemExit('not the library')\n")
+    (tmp_path / "mine.py").write_text("from facade.algorithms.el import EL\n\n\nclass Mine(EL):\n    pass\n")
+    (tmp_path / "mine.toml").write_text(DIGITS)
+    command = [sys.executable, "-c", "from facade.cli import main; main()", "run", "mine.toml", "--out", "run"]
+    command += ["--set", "algorithm.name=mine:Mine"]
+    safe = os.environ | {"PYTHONSAFEPATH": "1"}  # as for the installed command
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=safe)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "run" / "result.json").exists()

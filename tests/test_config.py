@@ -155,5 +155,10 @@ def test_dacs_preference_must_be_a_finite_number(setting):
         Experiment.of(DIGITS, ["algorithm.name=dac", setting])
 
 
+@pytest.mark.parametrize("clusters", ["10:10:10", "20:10:20"])
+def test_clusters_are_no_time_of_day(clusters):
+    assert Experiment.of(DIGITS, [f"data.clusters={clusters}"]).data.clusters == clusters
+
+
 def test_one_cluster_may_be_given_as_a_number():
     assert Experiment.of({"data": {"source": "digits", "clusters": "3:1"}}, ["data.clusters=32"]).data.sizes == [32]

@@ -282,9 +282,9 @@ class Asserting(nn.Linear):
 
 
 def test_errors_of_a_users_own_model_are_sentences():
-    with pytest.raises(ExperimentError, match="the model cannot be made: never on a Monday"):
+    with pytest.raises(ExperimentError, match="the model cannot be made: AssertionError: never on a Monday"):
         learner(asserting)
-    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): seven inputs"):
+    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): AssertionError: seven inputs"):
         learner(lambda: chain(Asserting(16, 8)))
 
 

@@ -15,10 +15,11 @@ from facade.records import RunDirectory
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
 
 
-def archive(run: Path, into: Path) -> Path:
+def archive(run: str | Path, into: str | Path) -> Path:
     """Keep a finished run as INTO/its name; the same run gives the same bytes. Where its data and its
     directory were on this machine is left out."""
-    directory, kept = RunDirectory(run), into / run.name
+    run = Path(run).resolve()  # "." has a name, too
+    directory, kept = RunDirectory(run), Path(into) / run.name
     if not directory.finished:
         raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
     experiment = Experiment.load(run / "experiment.toml").with_(f"data.root='{Data.model_fields['root'].default}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import hashlib
 import json
@@ -316,6 +317,8 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
+            value = text
+        if isinstance(value, datetime.date | datetime.time):  # no setting is one: 10:10:10 are clusters
             value = text
         for key in reversed(path.strip().split(".")):
             value = {key: value}

@@ -48,8 +48,10 @@ class StoppedError(FacadeError):
 def first_mistake(error: ValidationError, known: Iterable[str] = ()) -> str:
     """What pydantic found wrong first; `known` are the keys that there are."""
     first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    return str(unknown("key", where, known)) if first["type"] == "extra_forbidden" else f"{where}: {first['msg']}"
+    where, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return str(unknown("key", where, known))
+    return f"{where}: {said}" if where else said
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,12 @@ class History:
     """[n] ground truth, where it is known."""
     test_of: Counts
     """[n] number of each node's test set."""
+    rounds: Counts
+    """[R] numbers, from 1, of the rounds that all nodes played; a real peer may have left some out."""
     heard: Floats
-    """[R] payload bytes that a node heard in each round, the mean over nodes."""
+    """[R] payload bytes that a node heard in each of them, the mean over nodes."""
     choice: Counts | None
-    """[R, n] the head each node chose in each round."""
+    """[R, n] the head each node chose in each of them."""
     evaluations: list[Evaluation]
     """In the order of rounds, without the final one."""
     final: Evaluation
@@ -113,6 +116,7 @@ def hash_of(point: dict[str, Any]) -> str:
 class _Gathered:
     """Moments of a run as they are read."""
 
+    rounds: list[int] = field(default_factory=list)
     heard: list[float] = field(default_factory=list)
     choice: list[list[int]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -131,7 +135,7 @@ def load(path: str | Path) -> History:
         rounds = experiment["training"]["rounds"]
         raise RunDirectoryError(
             f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
-            f" continue it with: facade run {path}/experiment.toml --out {path} --resume"
+            f" continue it with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
         )
     evaluation, heard_finally = gathered.final
     return History(
@@ -141,6 +145,7 @@ def load(path: str | Path) -> History:
         cluster=None if facts["cluster"] is None else np.array(facts["cluster"]),
         # Runs of the first version do not say who shares a test set; clusters did.
         test_of=np.array(facts.get("test_of") or facts["cluster"] or range(n)),
+        rounds=np.array(gathered.rounds, np.int64),
         heard=np.array(gathered.heard),
         choice=np.array(gathered.choice) if gathered.choice else None,
         evaluations=gathered.evaluations,
@@ -159,6 +164,7 @@ def _gather(rows: RowsFile, n: int) -> _Gathered:
                 stacklevel=3,
             )
         elif kind == "round":
+            gathered.rounds.append(round)
             gathered.heard.append(sum(row["bytes"] for row in moment) / n)
             if "choice" in moment[0]:
                 gathered.choice.append([row["choice"] for row in moment])

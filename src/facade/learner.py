@@ -368,7 +368,9 @@ class Learner:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+    """What an error says; with its kind, where that tells more."""
+    telling = isinstance(error, RuntimeError | TypeError | ValueError) and str(error)
+    return (str(error) if telling else f"{type(error).__name__}: {error}").splitlines()[0]
 
 
 def _of_one(params: Params, block: slice) -> Params:

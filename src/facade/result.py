@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import torch
@@ -53,7 +54,8 @@ class Result:
             raise RunDirectoryError(f"{path} holds {what}")
         if not (directory.path / "models.safetensors").exists():
             raise RunDirectoryError(
-                f"{path} holds what a run found but not its models; compute it again: facade run {path}/experiment.toml"
+                f"{path} holds what a run found but not its models; compute it again: facade run"
+                f" {quote(f'{path}/experiment.toml')}"
             )
         experiment = Experiment.load(directory.path / "experiment.toml")
         with warnings.catch_warnings():

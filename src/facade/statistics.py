@@ -211,7 +211,7 @@ def cost_to(run: History, target: float) -> Cost | None:
     final exchange counts if only the models after it do."""
     for evaluation in run.evaluations:
         if metrics.accuracy(evaluation.confusion).mean() >= target - ROUNDING:
-            return Cost(evaluation.round, float(run.heard[: evaluation.round].sum()))
+            return Cost(evaluation.round, float(run.heard[run.rounds <= evaluation.round].sum()))
     if metrics.accuracy(run.final.confusion).mean() >= target - ROUNDING:
         return Cost(run.final.round, float(run.heard.sum()) + run.heard_finally)
     return None
@@ -262,7 +262,7 @@ def settlement(run: History) -> Settlement | None:
     users = {j: set(cluster[run.final.choice == j].tolist()) for j in range(run.heads)}
     return Settlement(
         shares,
-        rest + 1 if rest < len(settled) else None,
+        int(run.rounds[rest]) if rest < len(settled) else None,
         [j for j, who in users.items() if not who],
         [j for j, who in users.items() if len(who) > 1],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +172,8 @@ def _validated(job: Job, number: str) -> float | None:
     if not job.finished:
         return None
     run = load(job.path)
-    return validated(run.final, run.cluster).get(number)
+    value = validated(run.final, run.cluster).get(number)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[Path]:

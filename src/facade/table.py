@@ -140,14 +140,17 @@ def number(column: Column, value: float) -> str:
     return f"{value * column.scale:.{column.digits}f}"
 
 
-def cell(column: Column, estimate: Estimate | None) -> tuple[str, str]:
-    """The estimate in one line and, below it, its interval (empty if there is none)."""
+def cell(column: Column, line: Line) -> tuple[str, str]:
+    """A line's estimate for a column and, below it, its interval (empty if there is none)."""
+    estimate = line.cells.get(column.name)
     if estimate is None or not estimate.known:
         return "-", ""
     count = len(estimate.points)
     if column.counted:
         yes = sum(1 for point in estimate.known if point)
-        return ("yes" if yes else "no") if count == 1 else f"{yes}/{count}", ""
+        if count > 1:
+            return f"{yes}/{count}", ""
+        return "yes" if yes else "apart" if any(line.cells["separated"].known) else "no", ""
     if estimate.mean is None or estimate.std is None:
         return f"only {len(estimate.known)}/{count}", ""
     shown = number(column, estimate.mean)
@@ -221,7 +224,7 @@ def _as_json(line: Line) -> dict[str, Any]:
 
 def pairs(table: Table, line: Line) -> list[tuple[str, str]]:
     """The cells of a line, see `cell`."""
-    return [cell(column, line.cells.get(column.name)) for column in table.columns]
+    return [cell(column, line) for column in table.columns]
 
 
 def _seeds(line: Line) -> str:

@@ -113,6 +113,11 @@ def test_an_address_where_nobody_is_costs_one_sentence_and_no_minutes():
         ray_connection._options(f"127.0.0.1:{port}")
 
 
+def test_an_address_without_a_port_is_refused_before_ray_looks_for_it():
+    with pytest.raises(ExperimentError, match="--address head: give the cluster's head as host:port, or 'auto'"):
+        ray_connection._options("head")
+
+
 def test_a_cluster_of_ones_own_can_be_reached_from_this_machine_with_a_token_only(ray):
     assert ray_connection.cluster_cpus() >= 1
     assert os.environ["RAY_AUTH_MODE"] == "token"

@@ -8,6 +8,7 @@ import pytest
 from facade.errors import ExperimentError, StorageError
 from facade.peers import identity
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.identity import Join
 from facade.peers.membership import Change, changed
 from peers.makers import SCHEMA, federation, tiny
 
@@ -72,6 +73,10 @@ def test_a_disk_that_is_full_is_said(tmp_path, monkeypatch):
         (NewSite("a", ":7700", [ADMIN]), "--address :7700 is not possible"),
         (NewSite("a", "h:65536", [ADMIN]), "--address h:65536 is not possible"),
         (NewSite("a", "h:port", [ADMIN]), "--address h:port is not possible"),
+        (NewSite("a", "::1:7700", [ADMIN]), r"--address ::1:7700 is not possible; .* or \[2001:db8::7\]:7700"),
+        (NewSite("a", "http://h:7700", [ADMIN]), "--address http://h:7700 is not possible"),
+        (NewSite("a", "[h]:7700", [ADMIN]), r"--address \[h\]:7700 is not possible"),
+        (NewSite("a", "h:7700", [ADMIN], {"listen": "7700"}), "--listen 7700 is not possible"),
         (NewSite("a", "h:1", ["5f3c"]), "--admin 5f3c is not a public key"),
         (NewSite("a", "h:1", ["g" * 64]), "is not a public key; expected 64 hexadecimal digits"),
     ],
@@ -109,6 +114,13 @@ def test_a_change_must_make_sense(tmp_path):
     second = changed(made.membership, Change(), 7)
     with pytest.raises(ExperimentError, match="'b' is a member already; use --rotate"):
         changed(made.membership, Change(add=[made.join("b")]), 7)
+    with pytest.raises(ExperimentError, match="'b' is named twice; a site can be added, removed or rotated, and once"):
+        changed(made.membership, Change(remove=["b"], rotate=[made.join("b")]), 7)
+    with pytest.raises(ExperimentError, match="such a list cannot be: two members have the same certificate"):
+        changed(made.membership, Change(rotate=[made.join("b")]), 7)
+    (tmp_path / "two").mkdir()
+    with pytest.raises(ExperimentError, match="such a list cannot be: members: List should have at least 2 items"):
+        changed(federation(tmp_path / "two", "ab").membership, Change(remove=["b"]), 7)
     for round in (6, 7):
         with pytest.raises(ExperimentError, match=f"--from-round {round} is not after round 7"):
             changed(second, Change(), round)
@@ -130,6 +142,40 @@ def test_a_list_that_would_begin_after_the_end_is_refused(command, tmp_path):
     assert (ended.code, "--from-round 6 would never come: the run ends with round 5" in ended.err) == (2, True)
     assert not (tmp_path / "next.json").exists()
     assert command("network", "update", listed, *change, 5).code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"std": [0.0]}, "std.0: Input should be greater than 0"),
+        ({"mean": [0.5, 0.5]}, "mean has 2 numbers; expected 1 or 3, one per channel"),
+        ({"mean": []}, "mean has 0 numbers"),
+        ({"shape": [8, 8]}, "shape [8, 8] is not possible; expected [channels, height, width] or [values]"),
+        ({"shape": [3, 0, 8]}, "shape.1: Input should be greater than 0"),
+        ({"classes": ["ill", "ill"]}, "classes ['ill', 'ill'] are not all different"),
+        ({"classes": ["ill"]}, "classes: List should have at least 2 items"),
+    ],
+)
+def test_a_schema_that_no_data_can_have_is_not_signed(command, tmp_path, changes, said):
+    made = federation(tmp_path)
+    plain = {"classes": ["ill", "well"], "shape": [3, 8, 8], "mean": [0.5], "std": [0.5, 0.5, 0.5]}
+    (tmp_path / "schema.json").write_text(json.dumps(plain | changes))
+    (tmp_path / "exp.toml").write_text('data = {source = "given", skew = "none"}\ntopology = {degree = 2}\n')
+    joins = [made.home(id) / f"{id}.join" for id in "abc"]
+    more = ["--schema", tmp_path / "schema.json", "--key", made.admin, "-o", tmp_path / "list.json"]
+    ended = command("network", "build", *joins, "--experiment", tmp_path / "exp.toml", *more)
+    assert (ended.code, f"--schema: {said}" in " ".join(ended.err.split())) == (2, True), ended.err
+    assert not (tmp_path / "list.json").exists()
+
+
+def test_a_certificate_is_changed_also_where_the_join_file_was_moved_away(command, tmp_path):
+    made = federation(tmp_path)
+    before = made.join("a")
+    (made.home("a") / "a.join").unlink()
+    assert command("node", "rotate", "--home", made.home("a")).code == 0
+    after = Join.load(made.home("a") / "next-a.join")
+    assert (after.id, after.address, after.signing_key) == (before.id, before.address, before.signing_key)
+    assert after.certificate != before.certificate
 
 
 def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(command, tmp_path):

@@ -184,7 +184,7 @@ def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journ
     lists = Lists(site)
     (site.home / "membership.json").write_text(unusable(made, model={"name": "peers.makers:Unmakeable"}))
     lists.look(journal)
-    assert "epoch 2 cannot be played here: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
+    assert "the model cannot be made: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
     assert lists.epochs.known == [made.membership]
 
 

@@ -33,6 +33,11 @@ def test_archiving_twice_gives_the_same_bytes_and_no_model(digits_runs, tmp_path
     }  # fmt: skip
 
 
+def test_the_run_one_is_in_is_archived_under_its_name(digits_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(digits_runs / "el-1")
+    assert archive(".", str(tmp_path)) == tmp_path / "el-1"
+
+
 def test_an_archive_does_not_say_where_things_were_on_this_machine(tmp_path):
     from facade import run
 

@@ -2,7 +2,10 @@ import json
 
 import pytest
 
+from facade.history import load
 from facade.rows import RowsFile
+from facade.statistics import cost_to, settlement
+from facade.table import cell, tabulate
 from handmade import write_run
 from surroundings import csv_lines
 
@@ -95,6 +98,28 @@ def test_heads_are_shown_with_the_settling_round(command, runs):
     assert command("show", runs / "facade", "--json", "--heads").code == 2
     assert "…" not in said
     assert said.splitlines()[-1].split() == ["2", "100", "0", "0", "0", "100", "0"]
+
+
+@pytest.mark.parametrize(("said", "choices"), [("yes", [0, 0, 0, 1]), ("apart", [0, 0, 2, 1]), ("no", [0, 0, 1, 1])])
+def test_heads_that_keep_clusters_apart_are_told_from_shared_ones(tmp_path, said, choices):
+    fields = ["algorithm.heads=3", "algorithm.warmup=0", "algorithm.seeding=none"]
+    path = write_run(tmp_path / "run", [(1e6, choices)] * 2, {2: [9] * 4}, [9] * 4, *fields)
+    table = tabulate([load(path)])
+    (column,) = (column for column in table.columns if column.name == "settled")
+    assert cell(column, table.lines[0]) == (said, "")
+
+
+def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path):
+    rounds = [(1e6, [0, 0, 0, 0]), (2e6, [0, 0, 0, 0]), (3e6, [0, 0, 0, 1]), (4e6, [0, 0, 0, 1])]
+    path = write_run(tmp_path / "run", rounds, {3: [9] * 4}, [9] * 4, "algorithm.seeding=none", "algorithm.warmup=0")
+    rows = [json.loads(line) for line in (path / "rows.jsonl").read_text().splitlines()]
+    kept = [row for row in rows if (row["kind"], row["round"], row["node"]) != ("round", 2, 1)]  # node 1 jumped
+    (path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    with pytest.warns(UserWarning, match="round 2 has round rows of 3 of 4 nodes"):
+        run = load(path)
+    assert run.rounds.tolist() == [1, 3, 4]
+    assert cost_to(run, 0.5) == (3, 4e6)
+    assert settlement(run).settling_round == 3
 
 
 def test_rows_are_read_backwards_in_one_walk(runs, monkeypatch):

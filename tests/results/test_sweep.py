@@ -1,6 +1,7 @@
 import contextlib
 import errno
 import json
+import math
 import os
 import signal
 import subprocess
@@ -144,6 +145,15 @@ def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
 
 def test_a_point_with_a_failed_run_is_not_chosen(sweep, tmp_path):
     sweep("--grid", "training.lr=1e30,0.02", "--select", "validation.all", "--set", "algorithm.name=el")
+    first, second = rows_of(tmp_path / "out" / "selection.csv")
+    assert (first["values"], first["chosen"]) == ("none", "")
+    assert second["chosen"] == "yes"
+
+
+def test_a_point_without_a_number_is_not_chosen(sweep, tmp_path, monkeypatch):
+    losses = iter([math.nan, 0.5])
+    monkeypatch.setattr("facade.sweep.validated", lambda *_: {"loss": next(losses)})
+    sweep("--grid", "training.lr=0.1,0.02", "--select", "validation.loss", "--set", "algorithm.name=el")
     first, second = rows_of(tmp_path / "out" / "selection.csv")
     assert (first["values"], first["chosen"]) == ("none", "")
     assert second["chosen"] == "yes"

@@ -54,6 +54,38 @@ def test_mlflow_keeps_settings_and_metrics_in_a_local_file(tmp_path, monkeypatch
     assert kept.data.tags["model_sha256"] == result.summary["model_sha256"]
 
 
+class Listening(Tracker):
+    """Remembers what it is told; its tool can be reached once."""
+
+    def __init__(self, run_dir):
+        super().__init__(run_dir)
+        self.opened, self.told = 0, []
+
+    def open(self, experiment, done):
+        self.opened += 1
+        if self.opened > 1:
+            raise ConnectionError("gone")
+
+    def log(self, values, step):
+        self.told.append((step, any(name.startswith("final/") for name in values)))
+
+    def close(self, summary):
+        pass
+
+
+def test_without_a_final_exchange_the_last_evaluation_is_told_too(tmp_path):
+    listening = Listening(tmp_path)
+    run(tiny("algorithm.name=local"), progress=listening)
+    assert listening.told == [(2, False), (4, False), (6, False), (6, True)]
+
+
+def test_a_run_that_goes_back_to_its_checkpoint_does_not_open_its_tracker_again(tmp_path):
+    listening = Listening(tmp_path)
+    listening.start(tiny(), 0)
+    listening.start(tiny(), 4)
+    assert listening.opened == 1
+
+
 class Wandb(ModuleType):
     """Weights & Biases as far as a run meets it: everything it is told, in order."""
 

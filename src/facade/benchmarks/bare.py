@@ -31,8 +31,12 @@ class BareLoop:
                 with torch.no_grad():
                     torch._foreach_add_(weights, gradients, alpha=-0.01)
 
-        share = nodes // len(self._modules)
-        list(self.pool.map(work, self._modules, [share] * len(self._modules)))
+        list(self.pool.map(work, self._modules, self._shares(nodes)))
+
+    def _shares(self, nodes: int) -> list[int]:
+        """Nodes per thread, which together are all of them."""
+        threads = len(self._modules)
+        return [nodes // threads + (thread < nodes % threads) for thread in range(threads)]
 
     def forward(self, x: list[Tensor], nodes: int, heads: int = 1) -> None:
         """The core once and `heads` heads for every node, on the parts x."""
@@ -44,8 +48,7 @@ class BareLoop:
                     for _ in range(heads):
                         module[-1](torch.cat(z))
 
-        share = nodes // len(self._modules)
-        list(self.pool.map(work, self._modules, [share] * len(self._modules)))
+        list(self.pool.map(work, self._modules, self._shares(nodes)))
 
 
 def batched_products(weights: list[Tensor], x: Tensor, y: Tensor, lr: float) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,8 +86,9 @@ def options(
 ) -> None:
     """Options of every command."""
     context.ensure_object(Asked).debug = debug
-    # Names such as my_algorithm:Mine are looked for where the user is.
-    sys.path.insert(0, "")
+    # Names such as my_algorithm:Mine are looked for where the user is; last, so that no file there stands in for a
+    # library.
+    sys.path.append("")
 
 
 @app.command()
@@ -253,10 +255,11 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
             " With this seed FACADE did not separate the clusters, and serves the minority no better; try another seed."
         )
     out.print(f"\n{verdict}")
+    file = quote(f"{base}/facade/experiment.toml")
     out.print(
         f"\nWritten to {base}. Next:\n"
-        f"  facade run {base}/facade/experiment.toml --set data.clusters=20:10:2 --set algorithm.heads=3\n"
-        f"  facade run {base}/facade/experiment.toml --set network.loss=0.2\n"
+        f"  facade run {file} --set data.clusters=20:10:2 --set algorithm.heads=3\n"
+        f"  facade run {file} --set network.loss=0.2\n"
         "  facade list algorithms",
         soft_wrap=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,6 +69,7 @@ def choose(
             sure = "clearly" if ahead.clear else "but too little to tell from chance:"
         verdict = f"{best.name} fits best, {sure} {by} over {found[1].name}."
     out.print(
-        f"{verdict[0].upper()}{verdict[1:]} Take it home: facade export {run} --node {best.nodes[0]} -o DIR",
+        f"{verdict[0].upper()}{verdict[1:]}"
+        f" Take it home: facade export {quote(str(run))} --node {best.nodes[0]} -o DIR",
         soft_wrap=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,7 +61,8 @@ def leave_report(runs: Sequence[History], directory: Path) -> None:
         need_plotting()
     except FacadeError:
         err.print(
-            f"For a page with charts: pip install 'facade-dl[report]', then: facade report {directory} --out {path}",
+            f"For a page with charts: pip install 'facade-dl[report]', then: facade report"
+            f" {quote(str(directory))} --out {quote(str(path))}",
             soft_wrap=True,
         )
         return

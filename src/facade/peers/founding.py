@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,8 @@ from facade import store
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.identity import Join
-from facade.peers.membership import PROTOCOL, Limits, Member, Membership, Schema, resized
+from facade.peers.membership import PROTOCOL, Limits, Member, Membership, Schema, made, resized
+from facade.peers.site import Settings
 
 if TYPE_CHECKING:
     from facade.config import Experiment
@@ -41,9 +43,9 @@ def found_site(home: Path, new: NewSite) -> Path:
     for admin in new.admins:
         if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
             raise ExperimentError(f"--admin {admin} is not a public key; expected 64 hexadecimal digits")
-    host, _, port = new.address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ExperimentError(f"--address {new.address} is not possible; expected host:port, such as h07.example:7700")
+    check_address("--address", new.address)
+    if listen := new.settings.get("listen"):
+        check_address("--listen", listen)
     with store.writing(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (home / "node.toml").exists():
@@ -59,14 +61,25 @@ def found_site(home: Path, new: NewSite) -> Path:
     return join
 
 
+def check_address(option: str, address: str) -> None:
+    """Refuse what is not host:port."""
+    host, _, port = address.rpartition(":")
+    plain = re.fullmatch(r"\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+", host)
+    if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ExperimentError(
+            f"{option} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
+        )
+
+
 def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:
     """Make a second key and certificate beside the ones in use; the path of the new .join file."""
-    join = Join.load(home / f"{id}.join")
+    address = Settings.load(home).address
+    public = identity.public_half(identity.load_signing_key(home / identity.SIGNING_KEY))
     key, certificate = identity.new_certificate(id, days)
     identity.private(home / f"next-{identity.TLS_KEY}", key)
     store.replace(home / f"next-{identity.CERTIFICATE}", certificate)
     path = home / f"next-{id}.join"  # made and moved last: while it is there, a change is under way
-    store.replace(path, Join(id, join.address, certificate.decode(), join.signing_key).json().encode())
+    store.replace(path, Join(id, address, certificate.decode(), public).json().encode())
     return path
 
 
@@ -101,7 +114,7 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
     if len(joins) < 2:
         raise ExperimentError(f"a federation needs at least 2 sites, {len(joins)} given")
     described = resized(experiment.model_dump(), len(joins))
-    return Membership.model_validate(
+    return made(
         {
             "federation": terms.federation,
             "epoch": 1,

@@ -11,6 +11,7 @@ import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from facade import store
@@ -114,7 +115,7 @@ def read_private(path: Path) -> bytes:
     """A key file; refused if others could read it too."""
     try:
         if path.stat().st_mode & 0o077:
-            raise ExperimentError(f"{path} can be read by others than its owner; run: chmod 600 {path}")
+            raise ExperimentError(f"{path} can be read by others than its owner; run: chmod 600 {quote(str(path))}")
         return path.read_bytes()
     except OSError as error:
         raise ExperimentError(f"{path} cannot be read ({error.strerror}); make keys with: facade node init") from None

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from facade.clusters import cluster_sizes
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, first_mistake
 from facade.peers import identity
 
 PROTOCOL = 1
@@ -49,10 +49,23 @@ class Limits(Part):
 class Schema(Part):
     """What all sites' data must look like."""
 
-    classes: list[str]
-    shape: list[int]
+    classes: list[str] = Field(min_length=2)
+    shape: list[Annotated[int, Field(gt=0)]]
+    """(channels, height, width) of images, or (values,) of rows."""
     mean: list[float]
-    std: list[float]
+    std: list[Annotated[float, Field(gt=0)]]
+    """Both per channel, or one number for all."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Schema:
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"classes {self.classes} are not all different")
+        if len(self.shape) not in (1, 3):
+            raise ValueError(f"shape {self.shape} is not possible; expected [channels, height, width] or [values]")
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            if len(numbers) not in (1, self.shape[0]):
+                raise ValueError(f"{name} has {len(numbers)} numbers; expected 1 or {self.shape[0]}, one per channel")
+        return self
 
 
 class Member(Part):
@@ -245,6 +258,10 @@ class Change:
 def changed(old: Membership, change: Change, first_round: int) -> Membership:
     """The next epoch."""
     members = {member.id: member for member in old.members}
+    named = [*(join.id for join in change.add), *change.remove, *(join.id for join in change.rotate)]
+    twice = sorted({id for id in named if named.count(id) > 1})
+    if twice:
+        raise ExperimentError(f"'{twice[0]}' is named twice; a site can be added, removed or rotated, and once")
     for id in [*change.remove, *(join.id for join in change.rotate)]:
         if id not in members:
             raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
@@ -271,7 +288,15 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
         "members": [settled[id].model_dump() for id in sorted(settled)],
         "experiment": resized(old.experiment, len(settled)),
     }
-    return Membership.model_validate(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
+    return made(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
+
+
+def made(described: dict[str, Any]) -> Membership:
+    """The list that is described; ExperimentError if there cannot be such a one."""
+    try:
+        return Membership.model_validate(described)
+    except ValidationError as error:
+        raise ExperimentError(f"such a list cannot be: {first_mistake(error)}") from None
 
 
 def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:

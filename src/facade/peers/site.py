@@ -161,8 +161,9 @@ def _experiment(site: Site, membership: Membership) -> Experiment:
 
     refuse_foreign_names(membership.experiment, site.settings.allow)
     settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
-    root = site.settings.data.get("root")
-    experiment = Experiment.of(membership.experiment, [*settings, *([f"data.root={root}"] if root else [])])
+    if root := site.settings.data.get("root"):
+        settings.append(f"data.root={json.dumps(str(root))}")
+    experiment = Experiment.of(membership.experiment, settings)
     if experiment.n != membership.n:
         raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
     return experiment

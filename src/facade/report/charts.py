@@ -174,7 +174,7 @@ def _strips(comparison: Comparison, run: History) -> list[Panel]:
     nodes = len(run.test_of)
     every = list(range(nodes))
     base = alt.Chart().mark_rect().encode(
-        alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, len(run.heard) + 1])),
+        alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, int(run.rounds[-1]) + 1])),
         alt.X2("to"),
         alt.Y("node:O", title="node, sorted by cluster", sort=every, axis=_node_axis(nodes)),
         _head_colour(run),

@@ -145,7 +145,7 @@ def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> di
 
 
 def _heard(run: History, round: int) -> float:
-    return float(run.heard[:round].sum()) / 1e6
+    return float(run.heard[run.rounds <= round].sum()) / 1e6
 
 
 def _tidy(value: Any) -> float:
@@ -165,7 +165,7 @@ def head_shares(comparison: Comparison, run: History, rounds: int | None = None)
     shares = heads.shares[:rounds]
     step = -(-len(shares) // _MOST_SHARES)
     return [
-        {"round": r + 1, "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
+        {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
         for r in range(0, len(shares), step)
         for c, row in enumerate(shares[r])
         for j, share in enumerate(row)
@@ -178,11 +178,11 @@ def head_strips(comparison: Comparison, run: History) -> Rows:
         return []
     cluster, rows = comparison.clusters_of(run), []
     for node, choices in enumerate(run.choice.T):
-        at = 1
-        for head, stretch in itertools.groupby(choices.tolist()):
-            end = at + len(list(stretch))
-            rows.append({"node": node, "cluster": cluster[node], "head": f"head {head}", "from": at, "to": end})
-            at = end
+        chosen = zip(choices.tolist(), run.rounds.tolist(), strict=True)
+        for head, stretch in itertools.groupby(chosen, lambda at: at[0]):
+            played = [round for _, round in stretch]
+            stretched = {"from": played[0], "to": played[-1] + 1}
+            rows.append({"node": node, "cluster": cluster[node], "head": f"head {head}"} | stretched)
     return rows
 
 

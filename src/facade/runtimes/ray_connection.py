@@ -123,12 +123,16 @@ def _options(address: str | None) -> dict[str, Any]:
 
 def _check_reachable(address: str) -> None:
     """Knock before Ray does, which would go on for minutes."""
-    host, colon, port = address.rpartition(":")
-    if not colon:  # "auto": Ray finds the cluster that this machine is part of
+    if address == "auto":  # Ray finds the cluster that this machine is part of
         return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ExperimentError(
+            f"--address {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
+        )
     try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, ValueError) as error:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
         raise ClusterError(
             f"nothing answers at --address {address} ({getattr(error, 'strerror', None) or error});"
             " give the cluster's head as host:port"

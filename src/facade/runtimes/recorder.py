@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple, Protocol
 
 from facade import stacks, tree
@@ -155,12 +156,14 @@ class Recorder:
             else:
                 self._files.append("rows.jsonl", rows)
         done = rows[-1]["round"]
-        tested = [row for row in rows if row["kind"] == rows[-1]["kind"] != "round"]
-        if tested:
+        heads = health_of_heads([row for row in rows if row["kind"] == "round"])
+        for kind in ("evaluation", "final"):  # without a final exchange, both come at once
+            tested = [row for row in rows if row["kind"] == kind]
+            if tested:
+                judged = judge(tested, self.setup.federation.cluster) | heads
+                self._progress.evaluated(done, judged, final=kind == "final")
+        if rows[-1]["kind"] != "round":
             self._time(done)
-            final = tested[0]["kind"] == "final"
-            heads = health_of_heads([row for row in rows if row["kind"] == "round"])
-            self._progress.evaluated(done, judge(tested, self.setup.federation.cluster) | heads, final)
         self._progress.round(done, self.setup.plan.rounds)
 
     def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
@@ -207,7 +210,7 @@ class Recorder:
         path = self._files.path if self._files else None
         if self.setup.experiment.data.source == "given":
             return f"continue with run(experiment, '{path}', resume=True, federation=...)"
-        return f"continue with: facade run {path}/experiment.toml --out {path} --resume"
+        return f"continue with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
 
     def _time(self, done: int) -> None:
         now = time.perf_counter()

@@ -20,6 +20,7 @@ class Tracker(Quiet, ABC):
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
+        self._opened = False
 
     @abstractmethod
     def open(self, experiment: Experiment, done: int) -> None:
@@ -34,10 +35,13 @@ class Tracker(Quiet, ABC):
         """The run is complete."""
 
     def start(self, experiment: Experiment, done: int) -> None:
+        if self._opened:  # a run that goes back to its last checkpoint begins again
+            return
         try:
             self.open(experiment, done)
         except Exception as error:
             raise ExperimentError(f"{type(self).__name__} cannot be used: {error}") from error
+        self._opened = True
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
         prefix = "final/" if final else ""

@@ -19,7 +19,7 @@ class MLflow(Tracker):
         self._client = MlflowClient()
         place = self._client.get_experiment_by_name(experiment.name)
         home = place.experiment_id if place else self._client.create_experiment(experiment.name)
-        mark = f"{self.run_dir.resolve()} {experiment.hash}"
+        mark = f"{self.run_dir.resolve()} {experiment.hash}".replace("'", "_")  # which its filters cannot quote
         earlier = self._client.search_runs([home], f"tags.`{_TAG}` = '{mark}'") if done else []
         if earlier:
             self._run = earlier[0].info.run_id
