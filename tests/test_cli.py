@@ -203,6 +203,21 @@ def test_a_value_is_not_taken_for_the_option_that_shows_where_an_error_was_raise
     assert "Traceback" not in ended.err
 
 
+def test_an_error_of_ones_own_code_is_a_sentence_that_says_where(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from facade.algorithms.el import EL\n\n\nclass Mine(EL):\n"
+        "    def mix(self, turn, state, inbox):\n        return inbox.pool['modle']\n"
+    )
+    (tmp_path / "mine.toml").write_text(DIGITS)
+    command = [sys.executable, "-m", "facade", "run", "mine.toml", "--set", "algorithm.name=mine:Mine"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    (said,) = (line for line in ended.stderr.splitlines() if line.startswith("error:"))
+    assert said.startswith("error: KeyError: 'modle' (")
+    assert "mine.py, line 6, in mix); `facade --debug ...` shows the way there" in said
+    assert "Traceback" not in ended.stderr
+
+
 def test_no_file_where_the_user_is_stands_in_for_a_library(tmp_path):
     (tmp_path / "numpy.py").write_text("raise SystemExit('not the library')\n")
     (tmp_path / "mine.py").write_text("from facade.algorithms.el import EL\n\n\nclass Mine(EL):\n    pass\n")

@@ -1,11 +1,13 @@
 import dataclasses
 import tomllib
+from dataclasses import dataclass
 
 import pytest
 
 from experiments import written
 from facade import Experiment, ExperimentError
 from facade.algorithms import ALGORITHMS
+from facade.algorithms.el import EL
 
 DIGITS = {"data": {"source": "digits", "clusters": "30:2"}}
 
@@ -137,6 +139,8 @@ BAD = {
     "algorithm=el": "algorithm = 'el' is not possible: expected a table, such as algorithm.name = 'el'",
     "algorithm.heads=many": "algorithm.heads = 'many' is not possible",
     "algorithm.name=[1]": "algorithm.name = [1] is not a name",
+    "algorithm.nam=el": "unknown key 'algorithm.nam'; did you mean 'algorithm.name'?",
+    "data.threads=1": "unknown key 'data.threads'; known: data.",
     "model.head=[]": "model.head = [] is not possible",
 }
 
@@ -147,6 +151,32 @@ def test_bad_settings_are_refused_with_a_sentence(setting):
         Experiment.of(DIGITS, [setting])
     assert BAD[setting] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@dataclass(frozen=True)
+class Eager(EL):
+    """An algorithm of one's own, with a field."""
+
+    haste: float = 0.5
+
+
+class Forgetful(EL):
+    """Its author forgot @dataclass, so nobody could set its field."""
+
+    haste: float = 0.5
+
+
+def test_a_file_for_an_algorithm_of_ones_own_serves_a_comparison():
+    written = DIGITS | {"algorithm": {"name": "test_config:Eager", "haste": 0.7}}
+    assert Experiment.of(written).algorithm["haste"] == 0.7
+    assert "haste" not in Experiment.of(written, ["algorithm.name=el"]).algorithm
+    with pytest.raises(ExperimentError, match=r"unknown key 'algorithm.hast'; did you mean 'algorithm.haste'"):
+        Experiment.of(written, ["algorithm.hast=1"])
+
+
+def test_fields_of_a_class_that_is_no_dataclass_are_told():
+    with pytest.raises(ExperimentError, match=r"fields that nobody could set; write @dataclass\(frozen=True\) above"):
+        Experiment.of(DIGITS, ["algorithm.name=test_config:Forgetful"])
 
 
 @pytest.mark.parametrize("setting", ["algorithm.a=nan", "algorithm.b=-1", "algorithm.b=inf"])

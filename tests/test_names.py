@@ -15,6 +15,7 @@ from facade.names import foreign
         ("", "own_code:", r"'own_code:' is no name; expected package\.module:Attribute"),
         ("", ":Net", r"':Net' is no name; expected package\.module:Attribute"),
         ("", "nowhere_at_all:Net", "module 'nowhere_at_all' cannot be imported .*run from the directory that holds it"),
+        ("import nowhere_at_all", "own_code:Net", r"\(No module named 'nowhere_at_all'\); install what it needs"),
         ("", "own_code:Net", "module 'own_code' has no 'Net'"),
         (
             "Net = 1 / 0",

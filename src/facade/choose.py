@@ -76,8 +76,10 @@ class Offer:
 
 
 def offer(run: str | Path, data: Data) -> Offer:
-    """All deployed models of a run on the site's data."""
+    """All deployed models of a run on the site's data, images scaled as the run's were."""
     result, past = Result.load(run), history.load(run)
+    of_run = result.experiment.data
+    data = data.model_copy(update={"size": of_run.size, "channels": of_run.channels})
     site = site_data(data, past.classes, result.learner.inputs.shape)
     groups: dict[str, list[int]] = {}
     for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):

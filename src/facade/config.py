@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
 import hashlib
+import inspect
 import json
 import math
 import tomllib
@@ -260,15 +262,16 @@ class Experiment(Section):
         base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
         overrides = merge(base.pop("override", {}), chosen.pop("override", {}))
         base = merge(merge(base, overrides.get(name, {})), chosen)
-        return cls._validated(merge(_implied(name), base))
+        return cls._validated(merge(_implied(name), base), named if isinstance(named, str) else name)
 
     @classmethod
-    def _validated(cls, full: dict[str, Any]) -> Self:
+    def _validated(cls, full: dict[str, Any], named: str) -> Self:
+        """`named`: the algorithm that the file is written for."""
         for key in full:
             if key not in ("name", "seed", "algorithm", *SECTIONS):
                 raise unknown("key", key, ["name", "seed", "algorithm", "override", *SECTIONS])
         full = {"name": "experiment", **{section: {} for section in SECTIONS}, **full}
-        full["algorithm"] = resolve_algorithm(full.get("algorithm", {}))
+        full["algorithm"] = resolve_algorithm(full.get("algorithm", {}), named)
         try:
             return cls.model_validate(full)
         except ValidationError as error:
@@ -418,22 +421,29 @@ def algorithm_class(name: str) -> Any:
     found = foreign("algorithm", name)
     if not (isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)):
         raise ExperimentError(f"algorithm '{name}' is not a dataclass derived from facade.Algorithm")
+    if inspect.get_annotations(found) and "__dataclass_fields__" not in vars(found):
+        raise ExperimentError(
+            f"algorithm '{name}' names fields that nobody could set; write @dataclass(frozen=True) above its class"
+        )
     return found
 
 
-def resolve_algorithm(written: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_algorithm(written: Mapping[str, Any], also: str = "facade") -> dict[str, Any]:
     """The [algorithm] table with all fields of the named algorithm and no others. Fields of other
-    known algorithms are dropped, so one file serves a whole comparison; a key nobody knows is not."""
+    known algorithms, and of `also`, are dropped, so one file serves a whole comparison; a key nobody knows is not."""
     from facade.algorithms import ALGORITHMS
 
     fields = dict(written)
     name = fields.pop("name", "facade")
     cls = algorithm_class(name)
     own = {f.name for f in dataclasses.fields(cls)}
-    known = own.union(*({f.name for f in dataclasses.fields(e.algorithm)} for e in ALGORITHMS.values()))
+    others = [entry.algorithm for entry in ALGORITHMS.values()]
+    with contextlib.suppress(ExperimentError):  # it may not be here, and is not needed
+        others.append(algorithm_class(also))
+    known = own.union(*({f.name for f in dataclasses.fields(other)} for other in others))
     for key in fields:
         if key not in known:
-            raise unknown("key", f"algorithm.{key}", [f"algorithm.{k}" for k in known])
+            raise unknown("key", f"algorithm.{key}", [f"algorithm.{k}" for k in ("name", *known)])
     made = build_algorithm({"name": name} | {k: v for k, v in fields.items() if k in own})
     return {"name": name} | dataclasses.asdict(made)
 

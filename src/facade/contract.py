@@ -107,11 +107,12 @@ def _check(name: str, limit: Any) -> None:
 
 def judge(contract: dict[str, float | bool], runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
     """Every clause for every experiment among the runs (its seeds taken together); `against` are
-    runs of `local`."""
+    further runs of `local`, beside those among the runs."""
     groups = grouped(runs)
+    local = [*against, *(run for run in runs if run.algorithm == "local")]
     verdicts = []
     for label, group in zip(labels(groups), groups, strict=True):
-        found = estimates(group, None, against)
+        found = estimates(group, None, local)
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
         verdicts += [_judged(name, clause, limit, found) for clause, limit in contract.items()]
     return verdicts

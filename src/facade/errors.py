@@ -57,6 +57,8 @@ def first_mistake(error: ValidationError, known: Iterable[str] = ()) -> str:
 def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:
     """The error for a name that nobody knows, with the nearest known one suggested."""
     names = sorted(known)
-    close = difflib.get_close_matches(given, names, n=1)
+    section, dot, key = given.rpartition(".")
+    keys = {name.removeprefix(section + dot): name for name in names}  # that the section is right is no likeness
+    close = [keys[near] for near in difflib.get_close_matches(key, keys, n=1)]
     hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(names)}"
     return ExperimentError(f"unknown {kind} '{given}'; {hint}")

@@ -14,6 +14,7 @@ from facade.data.federation import Federation
 from facade.engine import play
 from facade.errors import ExperimentError, FacadeError
 from facade.history import hash_of
+from facade.learner import one_intra_op_thread
 from facade.records import determining
 from facade.runtimes.local import deliver
 from facade.setup import set_up
@@ -80,6 +81,7 @@ def expected(jobs: Sequence[Job]) -> Expected:
     return Expected(seconds, len(prices), len(jobs) - len(priced), reasons)
 
 
+@one_intra_op_thread()  # as every runtime does
 def trial(experiment: Experiment) -> Price:
     """Load the data, then time one round and one evaluation at the end of the run, where warm-ups are
     over, from untrained models and on a few test images."""

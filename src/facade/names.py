@@ -24,10 +24,9 @@ def foreign(kind: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        raise ExperimentError(
-            f"{kind} '{name}': module '{module}' cannot be imported ({error});"
-            " run from the directory that holds it, or install it"
-        ) from None
+        absent = error.name is None or f"{module}.".startswith(f"{error.name}.")
+        remedy = "run from the directory that holds it, or install it" if absent else "install what it needs"
+        raise ExperimentError(f"{kind} '{name}': module '{module}' cannot be imported ({error}); {remedy}") from None
     except AttributeError as error:
         if attribute in str(error):
             raise ExperimentError(f"{kind} '{name}': module '{module}' has no '{attribute}'") from None

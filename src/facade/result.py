@@ -43,6 +43,14 @@ class Result:
     learner: Learner
     run_dir: Path | None = None
 
+    def __repr__(self) -> str:
+        of, told = self.experiment, self.summary
+        shares = ", ".join(f"{100 * share:.1f} %" for share in told.get("clusters") or [told["all"]])
+        where = "" if self.run_dir is None else f", in {self.run_dir}"
+        return (
+            f"<Result of {of.algorithm['name']}: {of.n} nodes, {of.training.rounds} rounds, accuracy {shares}{where}>"
+        )
+
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """The finished run that a directory holds. Data are not needed."""

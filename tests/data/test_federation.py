@@ -149,6 +149,31 @@ def test_federations_made_in_python_run():
     assert result.summary["all"] > 0.8
 
 
+def test_a_federation_does_not_stand_in_for_other_data():
+    made = Federation.from_nodes([node(6, test=3), node(9, test=3)])
+    described = Experiment.of({"data": {"source": "digits", "clusters": "2"}, "topology": {"name": "complete"}})
+    with pytest.raises(ExperimentError, match=r"data.source = 'digits' names others; use federation.section"):
+        run(described, federation=made)
+
+
+def test_results_and_federations_are_shown_in_a_line():
+    made = Federation.from_nodes([node(rows, test=7) for rows in (6, 9, 5, 3)], clusters=[0, 0, 1, 1])
+    assert repr(made) == "<Federation of 4 nodes: 2 classes, inputs of 5>"
+    shown = repr(run(experiment(made), federation=made))
+    assert shown.startswith("<Result of facade: 4 nodes, ")
+    assert len(shown) < 120
+
+
+def test_clusters_of_nodes_are_numbers():
+    with pytest.raises(DataError, match=r"clusters \['a', 'b'\] are no numbers; give 0, 1, 2"):
+        Federation.from_nodes([node(6), node(9)], clusters=["a", "b"])
+
+
+def test_images_with_values_from_0_to_1_are_told_how_to_be_bytes():
+    with pytest.raises(DataError, match=r"give \(255 \* x\).round\(\).astype\('uint8'\)"):
+        Federation.from_arrays(images(12) / 255, labels(12), clusters="2")
+
+
 def test_a_given_federation_must_be_given():
     made = Federation.from_arrays(images(40), labels(40), clusters="2:2")
     with pytest.raises(ExperimentError, match=r"pass it: run\(experiment, federation=...\)"):

@@ -258,6 +258,7 @@ def sources_of(train, test=None):
     [
         (sources_of(Labelled(PICTURES, torch.arange(6) % 2 + 1)), "labels are 1 to 2, but there are 2 classes"),
         (sources_of(Labelled(PICTURES, torch.zeros(6))), "training labels of type torch.float32"),
+        (sources_of(Labelled(PICTURES.numpy(), np.zeros(6))), r"are ndarray and ndarray; expected torch tensors"),
         (sources_of(Labelled(PICTURES, torch.zeros(5, dtype=torch.int64))), "one per input"),
         (sources_of(Labelled(PICTURES[..., :8], torch.arange(6) % 2)), "all inputs must be alike"),
     ],

@@ -47,6 +47,12 @@ def test_a_kept_clause_leaves_with_0_and_says_its_value(check, good, clause):
     assert f"{clause}: {KEPT[clause]}" in ended.out
 
 
+def test_runs_of_local_among_the_runs_are_what_gains_are_measured_against(check, good, tmp_path):
+    write_run(tmp_path / "local", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local")
+    ended = check("min_gain_over_local = 0.05", good, tmp_path / "local")
+    assert "min_gain_over_local = 0.05: kept, 0.1000" in ended.out
+
+
 @pytest.mark.parametrize("clause", BROKEN)
 def test_a_broken_clause_leaves_with_1_and_says_value_and_interval(check, good, clause):
     ended = check(clause, good)

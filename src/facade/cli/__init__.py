@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import sysconfig
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -62,6 +63,21 @@ def main() -> None:
         said = str(error) if isinstance(error, StoppedError) else f"error: {error}"
         err.print(said, style="red", soft_wrap=True)
         sys.exit(error.exit_code)
+    except Exception as error:  # of code of the user's own, or a mistake of ours
+        if asked.debug:
+            traceback.print_exc()
+        said = f"error: {type(error).__name__}: {error} ({_where(error)}); `facade --debug ...` shows the way there"
+        err.print(said, style="red", soft_wrap=True)
+        sys.exit(1)
+
+
+def _where(error: Exception) -> str:
+    """The last line of the user's own code that an error passed, or the one that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (str(Path(__file__).parents[1]), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))
+    own = [frame for frame in frames if not frame.filename.startswith((*ours, "<"))]
+    last = (own or list(frames))[-1]
+    return f"{last.filename}, line {last.lineno}, in {last.name}"
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -41,9 +41,10 @@ def _inputs(x: NDArray[Any], what: str) -> NDArray[Any]:
         return rows
     if x.ndim in (3, 4) and x.dtype == np.uint8:
         return _channels_first(x, what)
+    remedy = "; of images with values 0 to 1, give (255 * x).round().astype('uint8')" if x.dtype.kind == "f" else ""
     raise DataError(
         f"{what}: inputs of type {x.dtype} and shape {list(x.shape)}; expected uint8 images (N, H, W),"
-        " (N, H, W, C) or (N, C, H, W) with values 0 to 255, or rows of numbers (N, values)"
+        f" (N, H, W, C) or (N, C, H, W) with values 0 to 255, or rows of numbers (N, values){remedy}"
     )
 
 
@@ -171,7 +172,10 @@ def cluster_numbers(clusters: Sequence[int] | None, n: int) -> Ids:
     """[n] cluster of every node; all zero where nothing is known."""
     if clusters is None:
         return np.zeros(n, np.int64)
-    numbers = np.asarray(clusters, np.int64)
+    try:
+        numbers = np.asarray(clusters, np.int64)
+    except (TypeError, ValueError):
+        raise DataError(f"clusters {list(clusters)} are no numbers; give 0, 1, 2, ..., one per node") from None
     if len(numbers) != n:
         raise DataError(f"clusters names {len(numbers)} nodes but there are {n}; give one number per node")
     if not np.array_equal(np.unique(numbers), np.arange(numbers.max() + 1)):

@@ -116,6 +116,10 @@ class Federation:
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
 
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"<Federation of {self.n} nodes: {len(self.classes)} classes, inputs of {shape}>"
+
     @property
     def n(self) -> int:
         """Number of nodes."""

@@ -38,6 +38,11 @@ def _check_samples(source: str, dataset: Dataset) -> None:
     classes = len(dataset.classes)
     for what, part in (("training", dataset.train), ("test", dataset.test)):
         x, y = part.x, part.y
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+            raise DataError(
+                f"dataset '{source}': {what} samples are {type(x).__name__} and {type(y).__name__}; expected torch"
+                " tensors, such as torch.from_numpy(x)"
+            )
         if y.dtype != torch.int64 or y.shape != (len(x),) or not len(y):
             raise DataError(
                 f"dataset '{source}': {what} labels of type {y.dtype} and shape {list(y.shape)} for {len(x)} inputs;"

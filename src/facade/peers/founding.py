@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 CERTIFICATE_DAYS = 365
 
+_DATA_TEMPLATE = """
+# This site's own data; other keys stand above. A relative root counts from where the node is started.
+# [data]
+# source = "npz"
+# root = "/data"
+# path = "ward.npz"
+"""
+
 
 @dataclass(frozen=True)
 class NewSite:
@@ -55,7 +63,8 @@ def found_site(home: Path, new: NewSite) -> Path:
     public = identity.new_signing_key(home / identity.SIGNING_KEY)
     store.replace(home / identity.CERTIFICATE, certificate)
     settings = {"id": new.id, "address": new.address, "admins": list(new.admins), "allow": []} | new.settings
-    identity.private(home / "node.toml", tomli_w.dumps(settings).encode())
+    template = "" if "data" in settings else _DATA_TEMPLATE
+    identity.private(home / "node.toml", (tomli_w.dumps(settings) + template).encode())
     join = home / f"{new.id}.join"
     store.replace(join, Join(new.id, new.address, certificate.decode(), public).json().encode())
     return join

@@ -27,6 +27,11 @@ def run(
     With `resume`, a run that the directory holds is continued from its newest checkpoint, to the
     same bits as if it had never stopped and wherever it was begun; a complete one is loaded.
     """
+    if federation is not None and experiment.data.source != "given":
+        raise ExperimentError(
+            f"a federation is given, but the experiment's data.source = '{experiment.data.source}' names others;"
+            " use federation.section as the experiment's [data]"
+        )
     if experiment.runtime.name == "ray":
         from facade.runtimes import ray_cluster
 
