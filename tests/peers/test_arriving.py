@@ -1,5 +1,6 @@
 """How a run is begun, with peers that answer as they like and no network between."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -8,10 +9,11 @@ from facade.peers.headers import Reply, Status
 from facade.peers.journal import Journal, lines
 from facade.runtimes import arriving
 from facade.runtimes.arriving import await_everybody, await_first_round
+from facade.runtimes.asking import AT_ONCE
 from facade.runtimes.rpc import UnreachableError
 from peers.makers import federation
 
-REFUSED, SILENT = "refused", "silent"
+REFUSED, SILENT, SILENT_TOGETHER = "refused", "silent", "silent when as many others are asked as can be"
 
 
 class Clock:
@@ -29,7 +31,7 @@ class Clock:
 def arrives(tmp_path, monkeypatch):
     """Site a of so many, and what the others say one time after another: the round each is in. How often they
     were asked before a began."""
-    clock, opened = Clock(monkeypatch), []
+    clock, opened, together = Clock(monkeypatch), [], threading.Barrier(AT_ONCE)
 
     def begun(wait, first_round, **says):
         made = federation(tmp_path, ["a", *says])
@@ -42,7 +44,9 @@ def arrives(tmp_path, monkeypatch):
             answers = says[id]
             answer = answers[min(asked[id], len(answers) - 1)]
             asked[id] += 1
-            if answer == SILENT:
+            if answer == SILENT_TOGETHER:
+                together.wait(10)
+            if answer in (SILENT, SILENT_TOGETHER):
                 raise UnreachableError("UNAVAILABLE")
             return Reply(Status.REFUSED, 99) if answer == REFUSED else Reply(Status.NOT_YET, answer)
 
@@ -104,3 +108,8 @@ def test_a_late_founder_begins_when_most_others_have(arrives):
 def test_who_has_another_list_or_is_silent_is_absent_after_the_deadline(arrives, tmp_path):
     arrives(await_everybody, 0, b=[0], c=[REFUSED], d=[SILENT])
     assert [event["peers"] for event in lines(tmp_path / "log.jsonl")] == [["c", "d"]]
+
+
+def test_those_who_are_silent_are_asked_side_by_side(arrives):
+    dead = {f"d{number}": [SILENT_TOGETHER, 9] for number in range(AT_ONCE)}
+    assert arrives(await_first_round, 9, **dead) == 2

@@ -61,6 +61,29 @@ def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp
     assert "with n3 among them, 900.000 s" in says
 
 
+@pytest.mark.parametrize(("policy", "trip", "said"), [("brisk", 8.0, 1), ("brisk", 4.0, 0), ("patient", 8.0, 0)])
+def test_a_line_on_which_a_message_takes_longer_than_brisk_waits_is_named(policy, trip, said, tmp_path):
+    lines = {"n1": Line(0.01, 1e9), "n2": Line(trip, 1e9)}
+    with founded(tiny('data.clusters="3:1"', "topology.degree=2"), tmp_path, policy, QUICK) as made:
+        site = Site.load(made.homes[0])
+        findings = list(_exchange(Scene.of(site, site.membership()), lines))
+    assert all(finding.good for finding in findings)
+    notes = [finding.says for finding in findings[1:]]
+    assert len(notes) == said
+    assert all("n2 takes 8.0 s, but the policy brisk waits 5 s" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "good", "says"), [(0o600, True, []), (0o644, True, ["be read"]), (0o620, False, ["be changed"])]
+)
+def test_node_toml_is_looked_at_as_the_keys_are(mode, good, says, tmp_path):
+    home = federation(tmp_path).home("a")
+    (home / "node.toml").chmod(mode)
+    findings = [finding for finding in examine(home) if "node.toml can" in finding.says]
+    assert [finding.good for finding in findings] == [good] * len(says)
+    assert all(words in finding.says for words, finding in zip(says, findings, strict=True))
+
+
 def test_a_measurement_is_for_members_and_never_more_than_a_chunk(tmp_path):
     federated = federation(tmp_path)
     asked = gate(federated, tmp_path)

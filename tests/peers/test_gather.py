@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,7 @@ class Peers:
     def __init__(self, membership, **does):
         self.membership, self.does, self.served, self.refused = membership, does, 0, 0
         self.silence = threading.Event()
+        self.lengths, self.now = [], 0.0
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
@@ -61,6 +63,10 @@ class Peers:
     def is_dead_before_another(self, member, request):
         return self.serves(member, request) if self.served else self.is_dead(member, request)
 
+    def is_dead_for_a_few_calls(self, member, request):
+        self.refused += 1
+        return self.is_dead(member, request) if self.refused <= 3 else self.serves(member, request)
+
     def answers_nobody(self, member, request):
         self.silence.wait()
         return self.is_dead(member, request)
@@ -73,6 +79,23 @@ class Peers:
         self.refused += 1
         refusal = Reply(Status.REFUSED, request.round, Reason.OTHER_MEMBERSHIP, digest=b"o" * 32)
         return refusal if self.refused <= 3 else self.serves(member, request)
+
+    def serves_the_beginning(self, member, request):
+        return self.answers_nobody(member, request) if request.offset else self.serves_a_part(member, request)
+
+    def serves_a_part(self, member, request):
+        whole = self.serves(member, request)
+        return replace(whole, chunk=whole.chunk[request.offset :][: request.length])
+
+    def serves_and_notes_how_much_is_asked_for(self, member, request):
+        self.lengths.append(request.length)
+        return self.serves_a_part(member, request)
+
+    def serves_over_a_slow_line(self, member, request):
+        """Five bytes a second."""
+        self.lengths.append(request.length)
+        self.now += min(request.length / 5, pulling._CALL_SECONDS)
+        return self.is_dead(member, request) if request.length > 50 else self.serves_a_part(member, request)
 
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
@@ -118,7 +141,9 @@ def test_what_was_heard_is_counted(gathering):
 def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
     gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
     assert list(gather()) == [1]
-    assert gatherer._ledger.of("c").refused == {"not-admitted": 1}
+    entry = gatherer._ledger.of("c")
+    assert (entry.refused, entry.late, entry.missed) == ({"not-admitted": 1}, 0, 0)
+    assert gatherer._metrics.misses._value.get() == 0
 
 
 @pytest.mark.parametrize("late", ["is_not_ready_before_another", "is_dead_before_another"])
@@ -132,6 +157,50 @@ def test_one_that_never_answers_takes_no_place(gathering, monkeypatch):
     monkeypatch.setattr(pulling, "MOST_CALLS", 1)
     limits = Limits(deadline=20, floor=20, grace=0.1)
     _, gather = gathering(Brisk(limits), b="answers_nobody", c="serves_and_breaks_the_silence")
+    assert list(gather()) == [2]
+
+
+def test_one_whose_message_is_on_its_way_has_not_missed_and_is_waited_for_longer(gathering, monkeypatch):
+    monkeypatch.setattr(pulling, "FIRST_CHUNK", 16)
+    brisk = Brisk(Limits(deadline=600, floor=0.3, grace=0.1))
+    gatherer, gather = gathering(brisk, b="serves_the_beginning", c="serves_the_beginning")
+    assert gather() == {}
+    gatherer._links.silence.set()
+    assert brisk.misses == {}
+    assert brisk.longest == pytest.approx(0.6)
+    assert gatherer._ledger.of("b").late == 1
+
+
+def test_after_a_wait_that_brought_nothing_little_is_asked_for_first(gathering):
+    brisk = Brisk(Limits(deadline=600, floor=0.1, grace=0.1))
+    gatherer, gather = gathering(brisk, b="answers_nobody")
+    peers = gatherer._links
+    assert gather() == {}
+    peers.silence.set()
+    peers.does["b"] = "serves_and_notes_how_much_is_asked_for"
+    brisk.usual = 60
+    assert list(gather()) == [1]
+    assert peers.lengths == [pulling.SMALLEST_CHUNK]
+
+
+def test_what_a_line_does_not_carry_in_the_time_of_a_call_is_not_asked_for_again(gathering, monkeypatch):
+    monkeypatch.setattr(pulling, "SMALLEST_CHUNK", 8)
+    monkeypatch.setattr(pulling, "FIRST_CHUNK", 64)
+    gatherer, gather = gathering(Patient(LIMITS), b="serves_over_a_slow_line")
+    peers = gatherer._links
+    monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: peers.now))
+    for _ in range(2):
+        assert list(gather()) == [1]
+    assert (peers.lengths[0], set(peers.lengths[1:])) == (64, {32})
+
+
+def test_a_line_that_is_fast_carries_more_and_more_at_a_time():
+    assert [pulling.next_chunk(1 << 18, seconds) for seconds in (0.1, 2.4, 2.6, 9.0)] == [1 << 19] * 2 + [1 << 18] * 2
+    assert pulling.next_chunk(1 << 20, 0.1) == 1 << 20
+
+
+def test_one_that_refuses_at_once_leaves_the_others_their_time(gathering):
+    _, gather = gathering(Brisk(LIMITS), b="denies", c="is_dead_for_a_few_calls")
     assert list(gather()) == [2]
 
 
@@ -197,21 +266,22 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
 
 @pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
 def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, other):
-    _, gather = gathering(Brisk(Limits(floor=20, grace=0.1)), b="is_beyond", c=other)
+    _, gather = gathering(Brisk(Limits(floor=0.3, grace=0.1)), b="is_beyond", c=other)
     with pytest.raises(BehindError) as behind:
         gather()
     assert behind.value.round == 5
 
 
 def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering):
-    _, gather = gathering(Brisk(Limits(floor=20, grace=0.1)), b="is_far_beyond", c="is_not_ready")
+    _, gather = gathering(Brisk(Limits(floor=0.3, grace=0.1)), b="is_far_beyond", c="is_not_ready")
     assert gather() == {}
 
 
 def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):
     gatherer, gather = gathering(Patient(LIMITS), b="is_far_beyond", c="serves")
     assert list(gather()) == [2]
-    assert gatherer._ledger.of("b").late == 1
+    entry = gatherer._ledger.of("b")
+    assert (entry.gone, entry.late, entry.missed) == (1, 0, 0)
     gone = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "gone"]
     assert [(event["round"], event["peer"]) for event in gone] == [(3, "b")]
 

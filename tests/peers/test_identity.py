@@ -13,7 +13,7 @@ from facade.peers import identity
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.membership import Change, Member, Membership, changed
 from facade.peers.refusals import Reason
-from facade.runtimes.rpc import Credentials, Link, Server, UnreachableError
+from facade.runtimes.rpc import Credentials, Link, Links, Server, UnreachableError
 from peers.makers import federation, gate
 
 
@@ -162,6 +162,21 @@ def test_after_a_rotation_both_certificates_are_good_and_later_only_the_new_one(
     door.gate.epochs.add(changed(second, Change(remove=["c"]), 6))
     door.gate.round, door.parsed = 6, 0
     refused(door, made.key("b"), made.certificate("b"))
+
+
+def test_a_link_is_closed_when_a_list_names_other_certificates(door):
+    own = Credentials(door.made.key("b"), door.made.certificate("b"))
+    certificates = [door.made.certificate("a").decode()]
+    links = Links(own, 1 << 20, lambda _: list(certificates))
+    old = links.to(door.member())
+    assert old.call(door.request(), 10).status is Status.HERE
+    assert links.to(door.member()) is old
+    certificates.append(door.made.certificate("c").decode())
+    new = links.to(door.member())
+    assert new.call(door.request(), 10).status is Status.HERE
+    with pytest.raises(UnreachableError, match="closed"):
+        old.call(door.request(), 10)
+    links.close()
 
 
 def test_a_member_that_claims_to_be_another_is_refused(door):

@@ -10,6 +10,7 @@ from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import Journal, Metrics
 from facade.peers.membership import Change, changed
+from facade.peers.outcome import read_site
 from facade.peers.shelf import LostCheckpointError
 from facade.peers.site import Site
 from facade.peers.wire import Origin
@@ -117,6 +118,33 @@ def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(
     assert again.run() == ended
     again.close()
     assert [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")] == written
+
+
+def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, monkeypatch):
+    scripted(node)
+    node.run()
+    node.close()
+    path, trained = home / "run" / "site.json", []
+    alone = [[1 if row == column else 0 for column in range(10)] for row in range(10)]
+    monkeypatch.setattr(peer.beside, "alone", lambda scene: trained.append(scene) or alone)
+    assert read_site(path).gain is None
+    for _ in range(2):
+        again = Node(Site.load(home), baseline=True, shared_port=True)
+        again.run()
+        again.close()
+    assert read_site(path).gain <= 0
+    assert len(trained) == 1
+
+
+def test_who_said_farewell_before_a_restart_is_remembered(node, home):
+    farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
+    for _ in range(2):
+        node.gate.answer("n1", farewell.packed())
+    node.close()
+    assert [event["peer"] for event in logged(home, "parted")] == ["n1"]
+    again = Node(Site.load(home), shared_port=True)
+    again.close()
+    assert (again.gate.parted, again.gate.settled) == ({"n1"}, set())
 
 
 def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node):

@@ -8,18 +8,22 @@ from rich.table import Table
 
 from facade.cli.console import out
 
+_UNHEARD = ("missed", "refused")
+_WORDS = ("site", "not heard in time", "refused")
+"""Columns that hold no number."""
+
 
 def print_sites(found: dict[str, Any]) -> None:
     """Accuracy, gain and participation of every site, then what they have in common."""
     table = Table(title=f"{found['federation']}: {found['algorithm']}, policy {found['policy']}", title_justify="left")
     table.box, table.padding, table.pad_edge = None, (0, 2, 0, 0), False
-    for heading in ("site", "accuracy %", "gain over alone", "head", "images", "not heard in time"):
-        table.add_column(heading, justify="left" if heading in ("site", "not heard in time") else "right")
+    for heading in ("site", "accuracy %", "gain over alone", "head", "images", "not heard in time", "refused"):
+        table.add_column(heading, justify="left" if heading in _WORDS else "right")
     for site in found["sites"]:
         gain = "-" if site["gain"] is None else f"{100 * site['gain']:+.1f}"
         head = "-" if site["choice"] is None else str(site["choice"])
-        missed = ", ".join(f"{id} {count}x" for id, count in site["missed"].items()) or "-"
-        table.add_row(site["id"], f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), missed)
+        unheard = (", ".join(f"{id} {count}x" for id, count in site[why].items()) or "-" for why in _UNHEARD)
+        table.add_row(site["id"], f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), *unheard)
     out.print(table)
     out.print(
         f"\nmean {100 * found['mean']:.1f} %, worst site {100 * found['worst']:.1f} %,"

@@ -139,7 +139,8 @@ def status(
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
     for id, entry in facts["ledger"].items():
+        gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
         out.print(
-            f"  {id:>8}  heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}{refused}",
+            f"  {id:>8}  heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}{gone}{refused}",
         )

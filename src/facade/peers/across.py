@@ -35,6 +35,7 @@ def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, A
             "choice": site.final.choice,
             "images": site.images,
             "missed": {id: e.late + e.missed for id, e in site.ledger.items() if e.late + e.missed},
+            "refused": {id: sum(e.refused.values()) for id, e in site.ledger.items() if e.refused},
         }
         for i, site in enumerate(found)
     ]

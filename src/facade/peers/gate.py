@@ -42,6 +42,8 @@ class Gate:
     finished: bool = False
     settled: set[str] = field(default_factory=set)
     """Members that need nothing more from this node, and know that it needs nothing more."""
+    parted: set[str] = field(default_factory=set)
+    """Members that need nothing more from this node, also those who said so before it was started again."""
 
     def __post_init__(self) -> None:
         self.said = threading.Condition()
@@ -54,6 +56,16 @@ class Gate:
         with self.said:
             self.finished = True
             self.round = self.last_round
+
+    def take_leave(self, id: str) -> None:
+        """A member needs nothing more from this node."""
+        with self.said:
+            if id not in self.parted:
+                self.parted.add(id)
+                self.journal.write("parted", peer=id)
+            if self.finished:
+                self.settled.add(id)
+            self.said.notify_all()
 
     def admit(self, fingerprint: str) -> str:
         """The id of the member that owns a certificate; RefusedError for all others."""
@@ -99,10 +111,7 @@ class Gate:
         if request.caller != membership.number(id):
             raise RefusedError(Reason.OTHER_IDENTITY, f"{id} claims to be number {request.caller}")
         if request.kind is Kind.FAREWELL:
-            with self.said:
-                if self.finished:
-                    self.settled.add(id)
-                self.said.notify_all()
+            self.take_leave(id)
         if request.kind is Kind.MEASURE:
             return self._measure(request)
         if request.kind is not Kind.PULL:

@@ -1,4 +1,4 @@
-"""Who took part: per peer, the rounds in which it was heard, came late or was missed."""
+"""Who took part: per peer, the rounds in which it was heard, came late, was missed or had gone on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Entry:
     """It answered, but its message was not ready in time."""
     missed: int = 0
     """It could not be reached in time."""
+    gone: int = 0
+    """It no longer kept the message: this node was behind."""
     refused: dict[str, int] = field(default_factory=dict)
     """Messages that were not used, by reason."""
     bytes: int = 0

@@ -92,11 +92,12 @@ class Final(BaseModel):
         return confusion
 
 
-class Waited(BaseModel):
-    """How often a peer did not come in time."""
+class Unheard(BaseModel):
+    """How often a peer did not come in time, and how often what it sent, or who asked it, was refused."""
 
     late: int
     missed: int
+    refused: dict[str, int] = {}
 
 
 class SiteFacts(BaseModel):
@@ -112,7 +113,7 @@ class SiteFacts(BaseModel):
     images: int
     final: Final
     gain: float | None = None
-    ledger: dict[str, Waited]
+    ledger: dict[str, Unheard]
 
 
 def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,21 +15,37 @@ class Wait:
 
     started: float
     outstanding: set[str]
-    wanted: int
     final: bool = False
     """The exchange after the last round."""
+    heard: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    """Whose messages will not come: they are refused, or no longer kept."""
+    answered: set[str] = field(default_factory=set)
+    """Who has answered at all."""
+    sending: set[str] = field(default_factory=set)
+    """Of whose messages a part has come, if not all."""
     half: float | None = None
-    """When half of the wanted messages had come."""
+    """When half of the messages that can still come had come. Who refuses only makes them fewer: one that
+    refuses at once must not start the clock for the others."""
 
     def __post_init__(self) -> None:
         self.latest = self.started
         """When the last message came; until one has, when the waiting began."""
 
     def came(self, peer: str, now: float) -> None:
-        """A message has arrived, or will not."""
-        self.outstanding.discard(peer)
+        """A message has arrived."""
+        self.heard.add(peer)
         self.latest = now
-        if self.half is None and self.wanted - len(self.outstanding) >= math.ceil(self.wanted / 2):
+        self._settle(peer, now)
+
+    def lose(self, peer: str, now: float) -> None:
+        """A message will not arrive."""
+        self.lost.add(peer)
+        self._settle(peer, now)
+
+    def _settle(self, peer: str, now: float) -> None:
+        self.outstanding.discard(peer)
+        if self.half is None and self.heard and len(self.heard) >= len(self.outstanding):
             self.half = now
 
 
@@ -40,8 +55,8 @@ class Policy(Protocol):
     def until(self, wait: Wait) -> float:
         """The moment to go on without those who are outstanding."""
 
-    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
-        """A round's waiting is over; what came had come after so many seconds."""
+    def learn(self, wait: Wait) -> None:
+        """A round's waiting is over."""
 
     def trained(self, seconds: float) -> None:
         """This node's own message was ready so many seconds after its round had begun."""
@@ -59,26 +74,27 @@ class Patient:
     def until(self, wait: Wait) -> float:
         return wait.started + self.limits.deadline
 
-    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
+    def learn(self, wait: Wait) -> None:
         pass
 
     def trained(self, seconds: float) -> None:
         pass
 
     def patience(self, peer: str) -> float:
-        return self.limits.linger
+        return max(self.limits.linger, self.limits.deadline)  # who is back by then ends as if nothing had happened
 
 
 @dataclass
 class Brisk:
     """Wait a few times as long as usual, or as this node's own training takes; a short grace when half have
-    come; no more than that for those who missed twice, until they are heard again. Suspicion stays here: it
-    changes no topology."""
+    come; no more than that for those who missed twice, until they are heard again. One whose message is on its
+    way has not missed: its line is slow, and where such lines are usual the wait grows. Suspicion stays here:
+    it changes no topology."""
 
     limits: Limits
     usual: float = 0.0
-    """Moving average of the seconds in which a round's messages came; those who were waited for in vain
-    are not in it, or every miss would make the next wait longer."""
+    """Moving average of the seconds in which a round's messages came. Those who were waited for in vain are not
+    in it, or every miss would make the next wait longer; but it is raised where a wait was too short for most."""
     pace: float = 0.0
     """Moving average of the seconds that this node's own training takes. Where rounds take minutes, sites that
     are as fast as each other are apart by many seconds."""
@@ -89,21 +105,40 @@ class Brisk:
         """Seconds for the rest when half have come, and for suspects."""
         return max(self.limits.grace, self.pace / 4)
 
+    @property
+    def longest(self) -> float:
+        """Seconds that a round's messages are waited for."""
+        return min(max(3 * max(self.usual, self.pace), self.limits.floor), self.limits.deadline)
+
     def until(self, wait: Wait) -> float:
-        limits = self.limits
-        end = wait.started + min(max(3 * max(self.usual, self.pace), limits.floor), limits.deadline)
+        end = wait.started + (self._longest_at_the_end(wait) if wait.final else self.longest)
         if wait.half is not None and not wait.final:
             end = min(end, wait.half + self.grace)
         if all(self.misses.get(peer, 0) >= 2 for peer in wait.outstanding):
             end = min(end, wait.started + self.grace)
         return end
 
-    def learn(self, heard: set[str], missed: set[str], seconds: float) -> None:
-        if heard:
-            self.usual = _averaged(self.usual, seconds)
-        self.misses = {peer: count for peer, count in self.misses.items() if peer not in heard}
-        for peer in missed:
+    def _longest_at_the_end(self, wait: Wait) -> float:
+        """The final exchange brings a message of everybody, which says nothing of how long a round's few take:
+        who answers has until the deadline, who does not is waited for as one that cannot be reached."""
+        if wait.outstanding & wait.answered:
+            return self.limits.deadline
+        return min(max(self.longest, self.limits.linger), self.limits.deadline)
+
+    def learn(self, wait: Wait) -> None:
+        if self._was_too_short(wait):
+            self.usual = min(2 * self.longest, self.limits.deadline) / 3
+        elif wait.heard:
+            self.usual = _averaged(self.usual, wait.latest - wait.started)
+        self.misses = {peer: count for peer, count in self.misses.items() if peer not in wait.heard}
+        for peer in wait.lost | (wait.outstanding - wait.sending):
             self.misses[peer] = self.misses.get(peer, 0) + 1
+
+    def _was_too_short(self, wait: Wait) -> bool:
+        """Whether fewer than half came though others were sending, or nobody though somebody answered."""
+        if wait.half is None and wait.outstanding & wait.sending:
+            return True
+        return not wait.heard and bool(wait.outstanding & wait.answered)
 
     def trained(self, seconds: float) -> None:
         self.pace = _averaged(self.pace, seconds)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from facade.peers.headers import Kind, Reply, Request, Status
-from facade.peers.membership import Member
-from facade.peers.refusals import RefusedError
-from facade.runtimes.rpc import UnreachableError
+from facade.peers.headers import Kind, Reply, Status
+from facade.runtimes.asking import ask_each, others
 
 if TYPE_CHECKING:
     from facade.runtimes.peer import Node
 
-_CALL_SECONDS = 2.0
 _PAUSE = 0.2
 
 
@@ -21,7 +18,7 @@ def await_everybody(node: Node) -> None:
     """Wait until every member has answered once, at most for the deadline; not if the others have begun.
     Afterwards nobody is waited for as one who has yet to start: a peer that dies in the first round
     costs no more than in any other."""
-    unseen = {member.id for member in _others(node)}
+    unseen = {member.id for member in others(node)}
     ends = time.monotonic() + node.membership.limits.deadline
     while unseen and time.monotonic() < ends:
         replies = _ask_all(node)
@@ -51,25 +48,10 @@ def _are_there(node: Node, replies: dict[str, Reply], round: int) -> bool:
     return 2 * there > len(replies) and there >= min(2, node.membership.n - 1)
 
 
-def _others(node: Node) -> list[Member]:
-    return [member for member in node.membership.members if member.id != node.site.settings.id]
-
-
 def _ask_all(node: Node) -> dict[str, Reply]:
     """What the other members answer, by id; who cannot be reached is left out."""
-    asked = {member.id: _ask(node, member) for member in _others(node)}
-    return {id: reply for id, reply in asked.items() if reply is not None}
-
-
-def _ask(node: Node, member: Member) -> Reply | None:
-    """How a peer answers, be it with a refusal; None if it does not."""
-    membership = node.membership
-    number = membership.number(node.site.settings.id)
-    request = Request(Kind.PROBE, membership.digest, number, membership.first_round)
-    try:
-        return node.links.to(member).call(request, _CALL_SECONDS)
-    except (UnreachableError, RefusedError):
-        return None
+    asked = ask_each(node, others(node), Kind.PROBE, node.membership.first_round)
+    return {id: answer for id, answer in asked.items() if isinstance(answer, Reply)}
 
 
 def _pause(node: Node) -> None:

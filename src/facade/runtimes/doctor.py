@@ -12,7 +12,7 @@ from typing import NamedTuple
 from facade.engine import listed, turn_of
 from facade.errors import FacadeError
 from facade.peers import identity
-from facade.peers.membership import Membership
+from facade.peers.membership import Limits, Membership
 from facade.peers.refusals import RefusedError
 from facade.peers.site import Site
 from facade.peers.wire import Form
@@ -44,7 +44,8 @@ def examine(home: Path) -> list[Finding]:
 
 def _examine(home: Path) -> Iterator[Finding]:
     site = Site.load(home)
-    yield Finding(True, "keys and node.toml are there, and private")
+    yield Finding(True, "keys and node.toml are there, and the keys are private")
+    yield from _settings_of_others(home / "node.toml")
     yield _dates("this site", site.certificate)
     membership = site.membership()
     yield Finding(True, f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
@@ -61,6 +62,15 @@ def _examine(home: Path) -> Iterator[Finding]:
     yield from (Finding(True, f"note: {warning.message}") for warning in said)
     yield _disk(site, scene)
     yield from _exchange(scene, lines)
+
+
+def _settings_of_others(path: Path) -> Iterator[Finding]:
+    """Whoever can write node.toml chooses what code runs here; who can read it learns where the data are."""
+    mode = path.stat().st_mode
+    if mode & 0o022:
+        yield Finding(False, f"{path} can be changed by others than its owner; run: chmod 600 {path}")
+    elif mode & 0o044:
+        yield Finding(True, f"note: {path} can be read by others than its owner; to keep it private: chmod 600 {path}")
 
 
 def _dates(whose: str, certificate: str | bytes) -> Finding:
@@ -128,8 +138,20 @@ def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:
         return
     takes = sorted((line.takes(size), id) for id, line in lines.items())
     least, (most, farthest) = takes[min(wanted, len(takes)) - 1][0], takes[-1]
+    limits = scene.membership.limits
     yield Finding(
-        most < scene.membership.limits.deadline,
+        most < limits.deadline,
         f"a round brings {wanted} messages of {size / 1e6:.2f} MB, which takes at least {least:.3f} s;"
         f" with {farthest} among them, {most:.3f} s",
+    )
+    if scene.membership.policy == "brisk" and limits.floor < most < limits.deadline:
+        yield Finding(True, _shorter_wait(farthest, most, limits))
+
+
+def _shorter_wait(farthest: str, seconds: float, limits: Limits) -> str:
+    """What `brisk` does with a message that takes longer than it waits at first."""
+    return (
+        f"note: a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
+        f" has learnt more, and {limits.grace:g} s for the rest when half have come; to hear {farthest} in every round,"
+        f" ask the admin for the policy patient, or for --limit floor={3 * seconds:.0f} --limit grace={seconds:.0f}"
     )

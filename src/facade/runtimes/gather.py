@@ -8,7 +8,7 @@ import queue
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from facade.peers.waiting import Policy, Wait
 from facade.peers.wire import Form, Origin
 from facade.runtimes.rpc import Links, UnreachableError
 
-SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
+SMALLEST_CHUNK, FIRST_CHUNK, LARGEST_CHUNK = 1 << 15, 1 << 18, 1 << 20
 MOST_CALLS = 16
 """Calls under way at a time, to peers that answer."""
 _CALL_SECONDS = 10.0
@@ -108,6 +108,8 @@ class Gatherer:
         """A late pull may end while the digests are tidied."""
         self._watch = watch
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
+        self._chunks: dict[str, int] = {}
+        """Bytes to ask a member for first, as its line did the last time."""
 
     def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
         """Messages by sender. RefusedError never leaves: what is refused is missing. So is what a peer
@@ -115,9 +117,9 @@ class Gatherer:
         of them alone must not make this node leave out its training."""
         stop, news = threading.Event(), queue.SimpleQueue[_News]()
         ids = {peer: membership.members[peer].id for peer in ask.senders}
-        wait = Wait(time.monotonic(), set(ids.values()), len(ids), ask.final)
+        wait = Wait(time.monotonic(), set(ids.values()), ask.final)
         room = threading.Semaphore(MOST_CALLS)
-        pulls = {peer: _Pull(peer, stop) for peer in ask.senders}
+        pulls = {peer: _Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK)) for peer, id in ids.items()}
         for pull in pulls.values():
             work = (membership, own, ask, pull, news, room)
             threading.Thread(target=self._pull, args=work, name=f"facade-pull-{pull.peer}", daemon=True).start()
@@ -125,10 +127,10 @@ class Gatherer:
             heard = self._await(membership, ask, wait, pulls, news)
         finally:
             stop.set()
+        _look(membership, pulls, wait)
         self._note_missed(ask, wait)
-        came = {ids[peer] for peer in heard}
-        ask.policy.learn(came, set(ids.values()) - came, wait.latest - wait.started)
-        self._record(membership, ask, pulls, heard)
+        ask.policy.learn(wait)
+        self._record(membership, ask, pulls, wait)
         return heard
 
     def _await(
@@ -138,6 +140,7 @@ class Gatherer:
         behind: list[int] = []
         denied = 0
         while wait.outstanding:
+            _look(membership, pulls, wait)
             left = ask.policy.until(wait) - time.monotonic()
             if left <= 0:
                 break
@@ -149,15 +152,18 @@ class Gatherer:
             id = membership.members[told.pull.peer].id
             if told.behind is not None:
                 behind.append(told.behind)
+                self._ledger.of(id).gone += 1
                 self._journal.write("gone", round=ask.round, peer=id, there=told.behind)
+                wait.lose(id, time.monotonic())
             elif told.refusal is not None:
                 self._refused(id, ask.round, told.refusal)
                 denied += told.refusal.reason is Reason.NOT_ADMITTED
+                wait.lose(id, time.monotonic())
             else:
                 heard[told.pull.peer] = told.message
                 digest = self.digests[Origin(membership.digest, told.pull.peer, ask.round)]
                 self._journal.write("heard", round=ask.round, epoch=membership.epoch, peer=id, sha256=digest)
-            wait.came(id, time.monotonic())
+                wait.came(id, time.monotonic())
             if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
                 break
         here = sum(pulls[peer].answered for peer in pulls if membership.members[peer].id in wait.outstanding)
@@ -188,21 +194,23 @@ class Gatherer:
             self._journal.refused(id, reply.reason.word, details=why, side="callee", round=round)
         pull.refused = reply.reason
 
-    def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], heard: Iterable[int]) -> None:
-        came = set(heard)
+    def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], wait: Wait) -> None:
         for peer, pull in pulls.items():
-            entry = self._ledger.of(membership.members[peer].id)
+            id = membership.members[peer].id
+            entry = self._ledger.of(id)
             entry.retries += pull.retries
             self._metrics.retries.inc(pull.retries)
-            if peer in came:
+            if id in wait.heard:
                 entry.heard += 1
                 entry.bytes += ask.form.size
                 self._metrics.bytes.inc(ask.form.size)
-            else:
+            elif id in wait.outstanding:
                 entry.late += pull.answered
                 entry.missed += not pull.answered
                 self._metrics.misses.inc()
-        self._metrics.heard.set(len(came))
+            # Where nothing has come, even the first chunk may have been more than the line carries in a wait.
+            self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
+        self._metrics.heard.set(len(wait.heard))
         oldest = ask.round - 2 * membership.limits.window
         with self._digests_lock:
             self.digests = {origin: digest for origin, digest in self.digests.items() if origin.round >= oldest}
@@ -257,7 +265,9 @@ class Gatherer:
                 with room if pull.answered else contextlib.nullcontext():
                     if pull.stop.is_set():
                         return None
+                    began = time.monotonic()
                     reply = self._links.to(peer).call(request, _CALL_SECONDS)
+                    seconds = time.monotonic() - began
             except UnreachableError as error:
                 if error.denied:
                     raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
@@ -271,6 +281,8 @@ class Gatherer:
                 raise BehindError(_beyond(ask, reply.round))
             if reply.status is Status.HERE:
                 take(pull, reply, ask.form.size, length)
+                if len(reply.chunk) == length:  # the rest of a message says little of the line
+                    pull.chunk = next_chunk(length, seconds)
                 pause = _SHORTEST_PAUSE
                 if len(pull.content) == ask.form.size:
                     return bytes(pull.content), reply.digest
@@ -280,6 +292,13 @@ class Gatherer:
             soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None
+
+
+def _look(membership: Membership, pulls: dict[int, _Pull], wait: Wait) -> None:
+    """Say in the wait how far the pulls are."""
+    ids = {peer: membership.members[peer].id for peer in pulls}
+    wait.answered = {ids[peer] for peer, pull in pulls.items() if pull.answered}
+    wait.sending = {ids[peer] for peer, pull in pulls.items() if pull.content}
 
 
 def _beyond(ask: Ask, there: int) -> int:
@@ -300,4 +319,9 @@ def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
         raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {asked} were asked for")
     pull.announced = reply.total, reply.digest
     pull.content += reply.chunk
-    pull.chunk = min(2 * pull.chunk, 1 << 20)
+
+
+def next_chunk(length: int, seconds: float) -> int:
+    """Bytes to ask for after so many came in so many seconds: twice as many, unless the line might not carry
+    them in the time of a call."""
+    return min(2 * length, LARGEST_CHUNK) if 2 * seconds < _CALL_SECONDS / 2 else length

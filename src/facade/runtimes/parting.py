@@ -8,19 +8,19 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from facade.bell import Bell
 from facade.errors import StoppedError
-from facade.peers.headers import Kind, Request, Status
+from facade.peers.headers import Kind, Reply, Status
 from facade.peers.membership import Member
 from facade.peers.refusals import RefusedError
-from facade.runtimes.rpc import UnreachableError
+from facade.runtimes.asking import Answer, ask_each, others
 
 if TYPE_CHECKING:
     from facade.runtimes.peer import Node
 
-_CALL_SECONDS = 2.0
 _PAUSE = 0.2
 
 
@@ -52,66 +52,77 @@ def end_process(left: LeftError) -> NoReturn:
     os._exit(left.exit_code)
 
 
+@dataclass
+class _Staying:
+    """A peer that may still need this node; times are monotonic seconds."""
+
+    member: Member
+    reached: float
+    """When it last answered."""
+    moved: float
+    """When it was last seen in a round that it had not been seen in."""
+    round: int = -1
+
+    def note(self, reply: Reply, last_round: int, now: float) -> None:
+        """It has answered. No round is beyond the last one, whatever it says, so it cannot go on for ever."""
+        self.reached = now
+        if min(reply.round, last_round) > self.round:
+            self.round, self.moved = min(reply.round, last_round), now
+
+
 def part(node: Node) -> None:
     """Tell every peer that this node needs nothing more, and serve until all have said the same.
 
-    A peer that is alive is waited for until the deadline. One that cannot be reached may be starting
-    again and need this node's messages, or may have left: it is waited for only a while.
+    A peer that answers is waited for as long as it goes on: at most for the deadline in a round. One that cannot
+    be reached may be starting again and need this node's messages: the policy says how long it is waited for;
+    not longer than a while if it once said that it needs nothing more.
     """
-    gate, limits = node.gate, node.membership.limits
-    began = time.monotonic()
-    staying = {m.id: m for m in node.membership.members if m.id != node.site.settings.id}
-    reached = dict.fromkeys(staying, began)
+    gate, began = node.gate, time.monotonic()
+    staying = {member.id: _Staying(member, began, began) for member in others(node)}
     while staying:
+        asked = ask_each(node, [peer.member for peer in staying.values()], Kind.FAREWELL, gate.last_round)
         now = time.monotonic()
-        for id, member in list(staying.items()):
-            status = _say_farewell(node, member)
-            if status is not None:
-                reached[id] = now
-            patience = node.policy.patience(id)
-            if status is Status.FINISHED or now - reached[id] > patience or now - began > limits.deadline:
-                staying.pop(id)
+        for id, answer in asked.items():
+            if isinstance(answer, Reply):
+                staying[id].note(answer, gate.last_round, now)
+                if answer.status is Status.FINISHED:
+                    gate.take_leave(id)
+        staying = {id: peer for id, peer in staying.items() if _is_waited_for(node, id, peer, now)}
         with gate.said:
-            done = [id for id in staying if id in gate.settled]
-            if not done and staying:
+            if staying and not gate.settled & staying.keys():
                 gate.said.wait(_PAUSE)
-        for id in done:
-            staying.pop(id)
+            staying = {id: peer for id, peer in staying.items() if id not in gate.settled}
     node.journal.write("left")
+
+
+def _is_waited_for(node: Node, id: str, peer: _Staying, now: float) -> bool:
+    """Whether a peer may still need this node."""
+    gate, limits, patience = node.gate, node.membership.limits, node.policy.patience(id)
+    if id in gate.parted:
+        patience = min(patience, limits.linger)
+    return id not in gate.settled and now - peer.reached <= patience and now - peer.moved <= limits.deadline
 
 
 def step_aside(node: Node) -> None:
     """The end for a member that was removed: serve its last messages until the others have begun the
-    round in which it is no member any more; from then on they refuse its calls."""
-    membership = node.membership
-    number = membership.number(node.site.settings.id)
-    last = node.gate.round
-    staying = {m.id: m for m in membership.members if m.id != node.site.settings.id}
-    reached = dict.fromkeys(staying, time.monotonic())
-    while staying:
+    round in which it is no member any more, from when on they refuse its calls; at most for the deadline."""
+    last, began = node.gate.round, time.monotonic()
+    staying = {member.id: _Staying(member, began, began) for member in others(node)}
+    while staying and time.monotonic() - began <= node.membership.limits.deadline:
+        asked = ask_each(node, [peer.member for peer in staying.values()], Kind.PROBE, last)
         now = time.monotonic()
-        for id, member in list(staying.items()):
-            try:
-                reply = node.links.to(member).call(Request(Kind.PROBE, membership.digest, number, last), _CALL_SECONDS)
-                reached[id] = now
-                gone = reply.round > last or reply.status is not Status.NOT_YET
-            except UnreachableError as error:
-                gone = error.denied or now - reached[id] > membership.limits.linger
-            except RefusedError:
-                gone = True
-            if gone:
+        for id, answer in asked.items():
+            if isinstance(answer, Reply):
+                staying[id].reached = now
+            if _has_gone_on(answer, last) or now - staying[id].reached > node.membership.limits.linger:
                 staying.pop(id)
         with node.gate.said:
             if staying:
                 node.gate.said.wait(_PAUSE)
 
 
-def _say_farewell(node: Node, member: Member) -> Status | None:
-    """How a peer answered; None if it did not."""
-    membership = node.membership
-    number = membership.number(node.site.settings.id)
-    request = Request(Kind.FAREWELL, membership.digest, number, node.gate.last_round)
-    try:
-        return node.links.to(member).call(request, _CALL_SECONDS).status
-    except (UnreachableError, RefusedError):
-        return None
+def _has_gone_on(answer: Answer, last: int) -> bool:
+    """Whether a peer needs no message of a round any more."""
+    if isinstance(answer, Reply):
+        return answer.round > last or answer.status is not Status.NOT_YET
+    return isinstance(answer, RefusedError) or answer.denied

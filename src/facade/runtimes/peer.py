@@ -24,7 +24,7 @@ from facade.peers.gate import Gate
 from facade.peers.journal import Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Member, Membership
-from facade.peers.outcome import Outcome, write_site
+from facade.peers.outcome import Outcome, read_site, write_site
 from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
 from facade.peers.site import Site
 from facade.peers.waiting import Patient, Policy, policy
@@ -93,6 +93,7 @@ class Node:
             self.journal,
             self.metrics,
             begun - 1 if self._joins else begun,  # one that joins is not there before the others are
+            parted={e["peer"] for e in lines(site.run / "log.jsonl") if e.get("event") == "parted"},
         )
         own = Credentials(site.tls_key, site.certificate)
         self.policy = policy(self.membership.policy, limits)
@@ -139,11 +140,16 @@ class Node:
             outcome.save(self.site.run, played.state, scene.setup)
             self.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         self.gate.finish()  # before the training alone, which the others need not wait for
-        if not (self.site.run / "site.json").exists():
+        if self._has_more_to_say():
             own = beside.alone(self._scene) if self._baseline else None
             write_site(self.site, beside.facts(outcome, self._scene, self._files.rows, own))
         part(self)
         return outcome
+
+    def _has_more_to_say(self) -> bool:
+        """Whether site.json is missing, or lacks the training alone that is asked for now."""
+        path = self.site.run / "site.json"
+        return not path.exists() or (self._baseline and read_site(path).gain is None)
 
     def close(self) -> None:
         """Free the port; nothing is answered any more."""

@@ -172,27 +172,33 @@ class Link:
 
 
 class Links:
-    """The ways to all peers, made when they are needed, and anew where a list names other certificates."""
+    """The ways to all peers, one to each, made when it is needed, and anew where a list names another address
+    or other certificates."""
 
     def __init__(self, own: Credentials, largest_chunk: int, certificates: Callable[[str], list[str]]) -> None:
         self._own = own
         self._largest_chunk = largest_chunk
         self._certificates = certificates
-        self._links: dict[tuple[str, ...], Link] = {}
+        self._links: dict[str, tuple[tuple[str, ...], Link]] = {}
+        """By id, with the address and the certificates that a link was made for."""
         self._lock = threading.Lock()
 
     def to(self, peer: Member) -> Link:
         """The link to a member at the address of the list, with the certificates that are good now."""
         certificates = self._certificates(peer.id)
-        key = (peer.id, peer.address, *certificates)
+        where = peer.address, *certificates
         with self._lock:
-            if key not in self._links:
-                self._links[key] = Link(self._own, peer, self._largest_chunk, certificates)
-            return self._links[key]
+            before, link = self._links.get(peer.id, (None, None))
+            if link is None or before != where:
+                if link is not None:
+                    link.close()  # what it connects to is listed no more
+                link = Link(self._own, peer, self._largest_chunk, certificates)
+                self._links[peer.id] = where, link
+            return link
 
     def close(self) -> None:
         """Hang up on everybody."""
         with self._lock:
-            for link in self._links.values():
+            for _, link in self._links.values():
                 link.close()
             self._links.clear()

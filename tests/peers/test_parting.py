@@ -1,0 +1,114 @@
+"""How a run is left, with peers that answer as they like and no network between."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from facade.peers.headers import Reply, Status
+from facade.peers.membership import Limits
+from facade.peers.waiting import Brisk, Patient
+from facade.runtimes import parting
+from facade.runtimes.parting import part, step_aside
+from facade.runtimes.rpc import UnreachableError
+from peers.makers import federation, gate
+
+LIMITS = Limits(deadline=600, linger=60)
+LAST = 10
+
+
+class Hours:
+    """Stands for the gate's condition; time passes when somebody waits, ten seconds at a time."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def wait(self, _):
+        self.now += 10
+
+    def notify_all(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def leaves(tmp_path, monkeypatch):
+    """Site a, which has finished, and what b and c answer at a time: a round, a status, or None where they are
+    silent. How many seconds a stays."""
+    hours, opened = Hours(), []
+    monkeypatch.setattr(parting.time, "monotonic", lambda: hours.now)
+
+    def gone(how, policy, *, parted=(), **says):
+        made = federation(tmp_path, limits=LIMITS)
+        own = gate(made, tmp_path, last_round=LAST)
+        opened.append(own.journal)
+        own.said = hours
+        own.parted |= set(parted)
+        own.finish()
+
+        def call(id):
+            answer = says[id](hours.now)
+            if answer is None:
+                raise UnreachableError("UNAVAILABLE")
+            return Reply(answer, LAST) if isinstance(answer, Status) else Reply(Status.NOT_YET, answer)
+
+        node = SimpleNamespace(
+            membership=made.membership,
+            site=SimpleNamespace(settings=SimpleNamespace(id="a")),
+            gate=own,
+            journal=own.journal,
+            policy=policy(LIMITS),
+            links=SimpleNamespace(to=lambda member: SimpleNamespace(call=lambda *_: call(member.id))),
+        )
+        how(node)
+        return hours.now
+
+    yield gone
+    for journal in opened:
+        journal.close()
+
+
+def finished(now):
+    return Status.FINISHED
+
+
+def silent(now):
+    return None
+
+
+def test_who_has_finished_is_not_waited_for(leaves):
+    assert leaves(part, Patient, b=finished, c=finished) == 0
+
+
+def test_under_patient_one_that_is_back_within_the_deadline_finds_the_others(leaves):
+    assert leaves(part, Patient, b=finished, c=lambda now: None if now < 590 else Status.FINISHED) == 590
+
+
+@pytest.mark.parametrize(("policy", "seconds"), [(Patient, 610), (Brisk, 70)])
+def test_one_that_does_not_come_back_is_left(policy, seconds, leaves):
+    assert leaves(part, policy, b=finished, c=silent) == seconds
+
+
+def test_one_that_once_said_farewell_is_not_waited_for_until_the_deadline(leaves):
+    assert leaves(part, Patient, parted="c", b=finished, c=silent) == 70
+
+
+def test_one_that_goes_on_is_served_beyond_the_deadline(leaves):
+    slow = lambda now: Status.FINISHED if now >= 1500 else int(now // 500)  # noqa: E731
+    assert leaves(part, Brisk, b=finished, c=slow) == 1500
+
+
+def test_one_that_answers_and_does_not_go_on_is_left_after_the_deadline(leaves):
+    assert leaves(part, Brisk, b=finished, c=lambda now: 5) == 610
+
+
+def test_one_that_says_to_be_further_and_further_is_left_too(leaves):
+    assert leaves(part, Brisk, b=finished, c=lambda now: LAST + int(now)) == 610
+
+
+def test_a_removed_site_leaves_those_who_never_go_on_after_the_deadline(leaves):
+    assert leaves(step_aside, Brisk, b=lambda now: LAST + 1, c=lambda now: 5) == 610
