@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from facade.cli.network import limits_for
 from facade.peers.headers import Reply, Status
 from facade.peers.membership import Limits
 from facade.peers.waiting import Brisk, Patient
@@ -13,6 +14,7 @@ from facade.runtimes.rpc import UnreachableError
 from peers.makers import federation, gate
 
 LIMITS = Limits(deadline=600, linger=60)
+PATIENT = limits_for("patient", ["deadline=600"])
 LAST = 10
 
 
@@ -43,7 +45,8 @@ def leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(parting.time, "monotonic", lambda: hours.now)
 
     def gone(how, policy, *, parted=(), **says):
-        made = federation(tmp_path, limits=LIMITS)
+        limits = PATIENT if policy is Patient else LIMITS
+        made = federation(tmp_path, limits=limits)
         own = gate(made, tmp_path, last_round=LAST)
         opened.append(own.journal)
         own.said = hours
@@ -61,7 +64,7 @@ def leaves(tmp_path, monkeypatch):
             site=SimpleNamespace(settings=SimpleNamespace(id="a")),
             gate=own,
             journal=own.journal,
-            policy=policy(LIMITS),
+            policy=policy(limits),
             links=SimpleNamespace(to=lambda member: SimpleNamespace(call=lambda *_: call(member.id))),
         )
         how(node)
@@ -94,7 +97,12 @@ def test_one_that_does_not_come_back_is_left(policy, seconds, leaves):
 
 
 def test_one_that_once_said_farewell_is_not_waited_for_until_the_deadline(leaves):
-    assert leaves(part, Patient, parted="c", b=finished, c=silent) == 70
+    assert leaves(part, Patient, parted="c", b=finished, c=silent) == 20
+
+
+def test_the_admin_may_set_another_limit_for_patient():
+    assert limits_for("patient", ["deadline=90", "linger=7"]).linger == 7
+    assert limits_for("brisk", ["deadline=90"]).linger == 60
 
 
 def test_one_that_goes_on_is_served_beyond_the_deadline(leaves):

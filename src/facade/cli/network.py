@@ -50,7 +50,7 @@ def build(
     described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
-    terms = Terms(described.name, public, _policy(policy), limits_of(limit or []), look)
+    terms = Terms(described.name, public, _policy(policy), limits_for(policy, limit or []), look)
     made = found_federation([identity.Join.load(path) for path in joins], described, terms)
     check_plan(made)
     store.replace(output, made.sign(key).encode())
@@ -86,6 +86,15 @@ def limits_of(written: list[str]) -> Any:
 
     pairs = [text.partition("=") for text in written]
     return _checked(Limits, {name: value for name, _, value in pairs}, "--limit")
+
+
+def limits_for(policy: str, written: list[str]) -> Any:
+    """Limits from NAME=VALUE texts. Under `patient`, who is back by the deadline ends as if nothing had happened,
+    also in the last rounds: others stay so long, unless another `linger` is given."""
+    limits = limits_of(written)
+    if policy != "patient" or "linger" in limits.model_fields_set:
+        return limits
+    return limits.model_copy(update={"linger": max(limits.linger, limits.deadline)})
 
 
 def _checked(kind: Any, written: Any, option: str) -> Any:

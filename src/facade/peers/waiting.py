@@ -81,7 +81,7 @@ class Patient:
         pass
 
     def patience(self, peer: str) -> float:
-        return max(self.limits.linger, self.limits.deadline)  # who is back by then ends as if nothing had happened
+        return self.limits.linger
 
 
 @dataclass

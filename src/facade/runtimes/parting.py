@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from facade.runtimes.peer import Node
 
 _PAUSE = 0.2
+_FAREWELL_SECONDS = 10.0
+"""How long a peer that needs nothing more is told, without an answer, that this node does not either."""
 
 
 class LeftError(StoppedError):
@@ -75,7 +77,7 @@ def part(node: Node) -> None:
 
     A peer that answers is waited for as long as it goes on: at most for the deadline in a round. One that cannot
     be reached may be starting again and need this node's messages: the policy says how long it is waited for;
-    not longer than a while if it once said that it needs nothing more.
+    not for long if it once said that it needs nothing more.
     """
     gate, began = node.gate, time.monotonic()
     staying = {member.id: _Staying(member, began, began) for member in others(node)}
@@ -99,7 +101,7 @@ def _is_waited_for(node: Node, id: str, peer: _Staying, now: float) -> bool:
     """Whether a peer may still need this node."""
     gate, limits, patience = node.gate, node.membership.limits, node.policy.patience(id)
     if id in gate.parted:
-        patience = min(patience, limits.linger)
+        patience = min(patience, _FAREWELL_SECONDS)
     return id not in gate.settled and now - peer.reached <= patience and now - peer.moved <= limits.deadline
 
 
