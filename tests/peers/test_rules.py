@@ -374,9 +374,12 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(command, tmp_
     found = across(paths, made.home("a") / "membership.json")
     assert (found["mean"], found["worst"], found["losers"]) == (0.75, 0.6, ["b"])
     assert found["spread"] == pytest.approx(0.3)
+    assert found["missing"] == ["c"]
+    assert across(paths)["missing"] == ["c", "d"], "whom the sites know of"
     assert (found["sites"][0]["missed"], found["sites"][0]["refused"]) == ({"c": 3}, {"d": 4})
     ended = command("network", "report", *paths)
     assert (ended.code, "c 3x" in ended.out, "d 4x" in ended.out) == (0, True, True)
+    assert "without c, d, whose files are not among these" in ended.out
     forged = json.loads(paths[1].read_text())
     forged["site"]["gain"] = 0.5
     paths[1].write_text(json.dumps(forged))

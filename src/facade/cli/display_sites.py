@@ -29,5 +29,7 @@ def print_sites(found: dict[str, Any]) -> None:
         f"\nmean {100 * found['mean']:.1f} %, worst site {100 * found['worst']:.1f} %,"
         f" spread {100 * found['spread']:.1f} points",
     )
+    if found["missing"]:
+        out.print(f"without {', '.join(found['missing'])}, whose files are not among these")
     if found["losers"]:
         out.print(f"worse off than alone: {', '.join(found['losers'])}")

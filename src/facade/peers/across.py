@@ -17,8 +17,11 @@ from facade.peers.outcome import read_site
 
 
 def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
-    """Accuracy of every site and its gain over training alone; mean, worst, spread; groups by head."""
-    found = [read_site(path, _listed(membership)) for path in paths]
+    """Accuracy of every site and its gain over training alone; mean, worst, spread; whose files are missing, by
+    the list or by whom the sites know of: the worst served must not be left out unnoticed."""
+    listed = _listed(membership)
+    found = [read_site(path, listed) for path in paths]
+    known = {member.id for member in listed.members} if listed else {id for site in found for id in site.ledger}
     runs = {(site.federation, site.experiment_sha256, len(site.final.confusion)) for site in found}
     if len(runs) > 1:
         raise ExperimentError("these files come from different federations or experiments; compare one at a time")
@@ -47,6 +50,7 @@ def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, A
         "mean": float(accuracy.mean()),
         "worst": float(accuracy.min()),
         "spread": float(accuracy.max() - accuracy.min()),
+        "missing": sorted(known - {site.id for site in found}),
         "losers": sorted(site.id for site in found if site.gain is not None and site.gain < 0),
     }
 
