@@ -24,7 +24,7 @@ from facade.cli import paper as papering
 from facade.cli import report as reporting
 from facade.cli import show as showing
 from facade.cli import sweep as sweeping
-from facade.cli.console import err, out
+from facade.cli.console import err, out, write
 from facade.errors import FacadeError, StoppedError
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def _leave_demo_report(base: Path) -> None:
 def print_json(results: dict[str, Result], base: Path) -> None:
     """All summaries in one line."""
     summaries = {name: result.summary for name, result in results.items()}
-    print(json.dumps({"run_dir": str(base), "algorithms": summaries}))
+    write(json.dumps({"run_dir": str(base), "algorithms": summaries}) + "\n")
 
 
 app.command()(sweeping.sweep)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facade.cli.console import err, out
+from facade.cli.console import err, out, write
 from facade.names import look_up
 
 
@@ -39,7 +39,7 @@ def bench(
     if out_file is not None:
         out.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:
-        print(json.dumps(numbers))
+        write(json.dumps(numbers) + "\n")
 
 
 def _print(values: Any, depth: int) -> None:

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from rich.console import Console
 
-out = Console(markup=False, highlight=False)
-"""What is printed may hold paths and names that look like markup."""
-err = Console(stderr=True, markup=False, highlight=False)
+
+class LastingConsole(Console):
+    """A console that outlives its reader: when `| head` has seen enough, the rest is dropped and the command goes on
+    to its own exit code."""
+
+    def on_broken_pipe(self) -> None:
+        """Drop what is printed from now on, and what the interpreter would flush at its end."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
+# What is printed may hold paths and names that look like markup, or like an emoji: clusters of "20:100:2".
+out = LastingConsole(markup=False, highlight=False, emoji=False)
+err = LastingConsole(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def write(text: str) -> None:
+    """Text for programs on standard output, every character as it is."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        out.on_broken_pipe()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facade.cli.console import err, out
+from facade.cli.console import err, out, write
 from facade.cli.node import need_extra
 from facade.errors import ExperimentError, first_mistake
 
@@ -26,7 +26,7 @@ def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to 
 
     public = new_signing_key(output)
     out.print(f"Written: {output} (keep it private). Its public half, for the sites:", soft_wrap=True)
-    print(public)
+    write(f"{public}\n")
 
 
 @app.command()
@@ -181,7 +181,7 @@ def report(
 
     found = across(sites, membership)
     if as_json:
-        print(json.dumps(found))
+        write(json.dumps(found) + "\n")
     else:
         print_sites(found)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from facade.cli.console import err, out
+from facade.cli.console import err, out, write
 from facade.errors import ExperimentError
 
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
@@ -103,7 +103,7 @@ def doctor(
         mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
         out.print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
     if as_json:
-        print(json.dumps([finding._asdict() for finding in findings]))
+        write(json.dumps([finding._asdict() for finding in findings]) + "\n")
     if not all(finding.good for finding in findings):
         raise typer.Exit(1)
 
@@ -134,7 +134,7 @@ def status(
         raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
     finished = (home / "run" / "outcome.json").exists()
     if as_json:
-        print(json.dumps(facts | {"finished": finished}))
+        write(json.dumps(facts | {"finished": finished}) + "\n")
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facade.cli.console import out
+from facade.cli.console import out, write
 from facade.cli.wide import Column, print_wide
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(
     found = load_all(runs)
     made = table.tabulate(found, target)
     if chosen:
-        typer.echo(chosen[0](made), nl=False)
+        write(chosen[0](made))
     else:
         print_table(made)
     if heads:
