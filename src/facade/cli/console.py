@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="One line of JSON on standard output, all else on standard error.")]
 
 
 class LastingConsole(Console):
@@ -25,6 +30,11 @@ out = LastingConsole(markup=False, highlight=False, emoji=False)
 err = LastingConsole(stderr=True, markup=False, highlight=False, emoji=False)
 
 
+def prose(as_json: bool) -> Console:
+    """Where sentences and tables go: out of the way where standard output is for a program."""
+    return err if as_json else out
+
+
 def write(text: str) -> None:
     """Text for programs on standard output, every character as it is."""
     try:
@@ -32,3 +42,8 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         out.on_broken_pipe()
+
+
+def write_json(found: Any) -> None:
+    """One line of JSON on standard output."""
+    write(json.dumps(found) + "\n")

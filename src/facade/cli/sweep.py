@@ -180,7 +180,7 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
                 soft_wrap=True,
             )
     out.print(f"\nWritten: {', '.join(map(str, written))}", soft_wrap=True)
-    leave_report(runs, out_dir)
+    leave_report(out, runs, out_dir)
 
 
 class SweepProgress:
