@@ -163,6 +163,14 @@ def test_every_list_names_what_there_is(command, what):
     assert what != "algorithms" or "core_steps = 1" in ended.out
 
 
+@pytest.mark.parametrize("words", [[], ["run"], ["network"], ["network", "up"]])
+def test_every_command_answers_to_the_short_option_for_help(command, words):
+    ended = command(*words, "-h")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == command(*words, "--help").out
+    assert "Usage: facade" in ended.out
+
+
 def test_help_does_not_import_torch():
     asked = "sys.argv = ['facade', '--help']; from facade.cli import main; main()"
     assert loaded_by(asked, "facade.cli", "torch") == ["facade.cli"]
