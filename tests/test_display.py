@@ -1,6 +1,8 @@
 """What a person reads in the terminal after a run."""
 
 import io
+import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -8,6 +10,33 @@ from rich.console import Console
 from facade.cli import display
 
 CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
+
+
+def bar_of(width, shares):
+    """The last line of a run's bar, on a terminal."""
+    said = io.StringIO()
+    console = Console(file=said, width=width, force_terminal=True, color_system=None)
+    run = SimpleNamespace(algorithm={"name": "facade"}, training=SimpleNamespace(rounds=1200))
+    with display.RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
+        progress.start(run, 0)
+        progress.evaluated(80, {"clusters": shares}, final=False)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).splitlines()
+    return next(line for line in reversed(lines) if line.strip())
+
+
+@pytest.mark.parametrize(
+    ("width", "shares", "said"),
+    [
+        (80, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
+        (120, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
+        (80, [0.848, 0.517], "84.8 51.7 %"),
+        (100, [0.848, 0.517], "majority  84.8%  minority  51.7%"),
+    ],
+)
+def test_a_bar_keeps_its_time_beside_the_accuracies_of_all_clusters(width, shares, said):
+    line = bar_of(width, shares)
+    assert re.search(rf"  facade .+ 0/1200 +{said} [-0]:[-0]{{2}}:[-0]{{2}}$", line.rstrip()), line
+    assert len(line) <= width
 
 
 def test_every_number_stands_below_its_heading():

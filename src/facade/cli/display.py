@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from rich import table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+_ROOM_FOR_NAMES = 100
+"""Columns of a terminal that has room for the names of two clusters beside a bar and its time."""
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
@@ -33,10 +36,10 @@ class RunProgress:
         self._health: str | None = None
         self._bars = Progress(
             TextColumn("{task.description:>8}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[accuracy]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            BarColumn(bar_width=24, table_column=_whole()),
+            MofNCompleteColumn(table_column=_whole()),
+            TextColumn("{task.fields[accuracy]}", table_column=table.Column()),  # many clusters may take a second line
+            TimeRemainingColumn(elapsed_when_finished=True, table_column=_whole()),
             console=console,
             disable=not console.is_terminal,
         )
@@ -65,12 +68,13 @@ class RunProgress:
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
         shares = judged.get("clusters") or [judged["all"]]
         names = self._names if "clusters" in judged else ["all"]
-        accuracy = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
+        named = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
         if self._console.is_terminal and self._task is not None:
-            self._bars.update(self._task, accuracy=accuracy)
+            crowded = len(shares) > 2 or self._console.width < _ROOM_FOR_NAMES
+            self._bars.update(self._task, accuracy=_unnamed(shares) if crowded else named)
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
-            self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}")
+            self._console.print(f"{self._label:>8}  {moment:>13}  {named}", soft_wrap=True)
         said = health(judged)
         if said and said != self._health and not final:
             self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
@@ -78,6 +82,16 @@ class RunProgress:
 
     def finish(self, summary: Row) -> None:
         pass
+
+
+def _whole() -> table.Column:
+    """A column of the bars that gives no room to others."""
+    return table.Column(no_wrap=True)
+
+
+def _unnamed(shares: Sequence[float]) -> str:
+    """Accuracies in the order of the clusters."""
+    return " ".join(_percent(share) for share in shares) + " %"
 
 
 def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
