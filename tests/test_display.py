@@ -103,10 +103,13 @@ def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():
     strip = display.head_strip(chosen(range(1, 15)), SIZES, width=80)
     assert strip.plain.splitlines() == [
         "  round    1  000  00",
-        "  round    5  000  00",
-        "  round   10  000  11",
+        "  round    3  000  00",
+        "  round    4  000  11",
+        "  round    6  000  11",
+        "  round    8  000  11",
         "  round   11  000  00",
         "  round   12  000  11",
+        "  round   13  000  00",
         "  round   14  000  11",
     ]
     shown = {(strip.plain[span.start], span.style) for span in strip.spans if span.style != "dim"}
@@ -119,6 +122,15 @@ def test_a_strip_is_cut_where_the_terminal_ends():
     assert len(line.rstrip()) == 20
 
 
-def test_nine_rounds_of_a_long_run_are_shown_and_the_last_is_among_them():
-    assert display.few_rounds(list(range(1, 1201))) == [15, 20, 30, 50, 100, 200, 400, 800, 1200]
-    assert display.few_rounds([]) == []
+def test_rounds_are_shown_where_heads_are_found_and_some_between():
+    found = {round: [0, round > 16, 2 * (round > 23)] for round in range(1, 81)}
+    assert display.few_rounds(found) == [1, 16, 17, 23, 24, 38, 52, 66, 80]
+
+
+def test_where_choices_never_change_rounds_are_shown_evenly():
+    assert display.few_rounds({round: [0, 0] for round in range(1, 82)}) == [1, 11, 21, 31, 41, 51, 61, 71, 81]
+
+
+def test_of_a_short_run_all_rounds_are_shown():
+    assert display.few_rounds({round: [0] for round in (1, 2, 4)}) == [1, 2, 4]
+    assert display.few_rounds({}) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ Row = dict[str, Any]
 
 _ROOM_FOR_NAMES = 100
 """Columns of a terminal that has room for the names of two clusters beside a bar and its time."""
+_FEW, _LAST_CHANGES = 9, 3
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
@@ -173,7 +175,7 @@ def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
             choices.setdefault(row["round"], []).append(row["choice"])
     strip = Text()
     shown = min(sum(sizes), width - 14 - 2 * (len(sizes) - 1))
-    for round in few_rounds(sorted(choices)):
+    for round in few_rounds(choices):
         strip.append(f"  round {round:>4}", style="dim")
         left = shown
         for start, size in zip(_starts(sizes), sizes, strict=True):
@@ -189,8 +191,17 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [sum(sizes[:i]) for i in range(len(sizes))]
 
 
-def few_rounds(rounds: list[int]) -> list[int]:
-    """At most nine rounds, closer together at the beginning, where heads are found."""
-    wanted = {1, 5, 10, 11, 12, 15, 20, 30, 50, 100, 200, 400, 800, rounds[-1]} if rounds else set()
-    kept = [r for r in rounds if r in wanted]
-    return kept if len(kept) <= 9 else kept[-9:]
+def few_rounds(choices: Mapping[int, Sequence[int]]) -> list[int]:
+    """Of the rounds in which nodes chose these heads, at most nine: the first, the last, those before and after the
+    last changes, and others in the widest gaps between them."""
+    rounds = sorted(choices)
+    if len(rounds) <= _FEW:
+        return rounds
+    changes = [i for i in range(1, len(rounds)) if choices[rounds[i - 1]] != choices[rounds[i]]]
+    kept = {0, len(rounds) - 1}
+    for i in changes[-_LAST_CHANGES:]:
+        kept |= {i - 1, i}
+    while len(kept) < _FEW:
+        before, after = max(itertools.pairwise(sorted(kept)), key=lambda gap: gap[1] - gap[0])
+        kept.add((before + after) // 2)
+    return [rounds[i] for i in sorted(kept)]
