@@ -71,8 +71,8 @@ def print_table(table: Table) -> None:
 
 
 def _short(keys: list[str]) -> list[str]:
-    """Keys without their sections, where that leaves no two alike."""
-    last = [key.rpartition(".")[2] for key in keys]
+    """Keys without their sections (of model.name, the section), where that leaves no two alike."""
+    last = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
     return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
