@@ -150,16 +150,19 @@ def run(
 ) -> None:
     """Run one experiment."""
     from facade.config import Experiment
+    from facade.records import RunDirectory
 
     given = {"runtime.name": runtime, "runtime.shards": shards}
     places = [f"{key}={value}" for key, value in given.items() if value is not None]
     described = Experiment.load(experiment, [*(settings or ()), *places], preset)
     name = described.algorithm["name"]
     directory = out_dir or _directory(described, resume)
+    finished = resume and RunDirectory(directory).finished
     results = {name: _run_one(described, directory, resume, track or [], address)}
     console = prose(as_json)
     print_results(console, results)
-    console.print(f"\nWritten to {directory}", soft_wrap=True)
+    ending = f"Nothing was computed: this run was finished already, in {directory}"
+    console.print(f"\n{ending if finished else f'Written to {directory}'}", soft_wrap=True)
     if as_json:
         print_json(results, directory)
 
