@@ -9,11 +9,13 @@ import pytest
 
 from facade.algorithms import ALGORITHMS
 from facade.config import SECTIONS
+from facade.contract import CLAUSES
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
 from facade.metrics import METRICS
 from facade.models import MODELS
+from facade.sweep import SELECTABLE
 from facade.topology import TOPOLOGIES
 from surroundings import ROOT, loaded_by
 
@@ -149,8 +151,11 @@ def test_the_python_example_prints_the_accuracy_of_both_clusters():
 
 NAMED = {
     "algorithms": ALGORITHMS, "datasets": SOURCES, "skews": SKEWS, "partitions": PARTITIONS, "models": MODELS,
-    "topologies": TOPOLOGIES, "metrics": METRICS,
-    "settings": [f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields],
+    "topologies": TOPOLOGIES, "metrics": [*METRICS, *SELECTABLE, *(clause.number for clause in CLAUSES.values())],
+    "settings": [
+        "name", "seed", "algorithm.name", "override",
+        *(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields),
+    ],
 }  # fmt: skip
 
 
