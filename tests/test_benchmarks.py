@@ -66,6 +66,14 @@ def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypat
     assert "ratio" in capsys.readouterr().out
 
 
+def test_for_programs_the_numbers_are_one_line_of_json(monkeypatch, capsys):
+    monkeypatch.setattr("facade.benchmarks.parts", lambda runtime: {"one": lambda quick: {"ratio": 0.9}})
+    command.bench(quick=True, as_json=True)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["ratio"] == 0.9
+    assert "0.9" in printed.err
+
+
 @pytest.mark.parametrize(("threads", "nodes"), [(1, 32), (12, 32), (64, 32), (3, 8)])
 def test_the_bare_loop_leaves_no_node_out(threads, nodes):
     assert sum(BareLoop(nn.Linear(1, 1), threads)._shares(nodes)) == nodes

@@ -9,11 +9,13 @@ import pytest
 
 from facade.algorithms import ALGORITHMS
 from facade.config import SECTIONS
+from facade.contract import CLAUSES
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
 from facade.metrics import METRICS
 from facade.models import MODELS
+from facade.sweep import SELECTABLE
 from facade.topology import TOPOLOGIES
 from surroundings import ROOT, loaded_by
 
@@ -51,8 +53,8 @@ def digits(tmp_path):
 def test_a_run_prints_a_table_and_writes_a_run_directory(command, digits, tmp_path):
     ended = command("run", digits, "--out", tmp_path / "run", "--json")
     assert ended.code == 0, ended.err
-    assert "majority" in ended.out
-    last = json.loads(ended.out.splitlines()[-1])
+    assert "majority" in ended.err, "a table beside the JSON would be in the way of a program that reads it"
+    last = json.loads(ended.out)
     assert last["run_dir"] == str(tmp_path / "run")
     assert set(last["algorithms"]["facade"]) >= KEYS
     files = {path.name for path in (tmp_path / "run").iterdir()}
@@ -134,7 +136,7 @@ def test_training_that_diverges_ends_with_exit_code_1(command, digits, tmp_path)
 def test_an_algorithm_of_ones_own_runs_from_the_command_line(command, tmp_path):
     ended = command("run", "examples/quick_mean.toml", "--set", "training.rounds=12", "--out", tmp_path / "r", "--json")
     assert ended.code == 0, ended.err
-    summary = json.loads(ended.out.splitlines()[-1])["algorithms"]["examples.quick_mean:QuickMean"]
+    summary = json.loads(ended.out)["algorithms"]["examples.quick_mean:QuickMean"]
     assert summary["clusters"][0] > 0.7
     assert "patience = 10" in (tmp_path / "r" / "experiment.toml").read_text()
 
@@ -149,8 +151,11 @@ def test_the_python_example_prints_the_accuracy_of_both_clusters():
 
 NAMED = {
     "algorithms": ALGORITHMS, "datasets": SOURCES, "skews": SKEWS, "partitions": PARTITIONS, "models": MODELS,
-    "topologies": TOPOLOGIES, "metrics": METRICS,
-    "settings": [f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields],
+    "topologies": TOPOLOGIES, "metrics": [*METRICS, *SELECTABLE, *(clause.number for clause in CLAUSES.values())],
+    "settings": [
+        "name", "seed", "algorithm.name", "override",
+        *(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields),
+    ],
 }  # fmt: skip
 
 
@@ -161,6 +166,14 @@ def test_every_list_names_what_there_is(command, what):
     first = {line.split()[0] for line in ended.out.splitlines() if line.strip()}
     assert set(NAMED[what]) <= first
     assert what != "algorithms" or "core_steps = 1" in ended.out
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["network"], ["network", "up"]])
+def test_every_command_answers_to_the_short_option_for_help(command, words):
+    ended = command(*words, "-h")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == command(*words, "--help").out
+    assert "Usage: facade" in ended.out
 
 
 def test_help_does_not_import_torch():
@@ -187,13 +200,13 @@ def test_the_demo_refuses_a_place_that_is_taken(command, tmp_path):
 def test_the_demo_shows_that_el_fails_the_minority_and_facade_does_not(command, tmp_path):
     ended = command("demo", "--out", tmp_path / "demo", "--json")
     assert ended.code == 0, ended.err
-    results = json.loads(ended.out.splitlines()[-1])["algorithms"]
+    results = json.loads(ended.out)["algorithms"]
     assert list(results) == ["local", "dpsgd", "el", "dac", "deprl", "facade"]
     gap = {name: r["clusters"][0] - r["clusters"][1] for name, r in results.items()}
     assert gap["el"] >= 0.15
     assert results["facade"]["separated"]
     assert gap["facade"] < 0.6 * gap["el"]
-    assert max(len(line) for line in ended.out.splitlines() if line.startswith(("facade ", "el "))) <= 80
+    assert max(len(line) for line in ended.err.splitlines() if line.startswith(("facade ", "el "))) <= 80
 
 
 def test_a_value_is_not_taken_for_the_option_that_shows_where_an_error_was_raised(command, digits):

@@ -1,6 +1,8 @@
 """What a person reads in the terminal after a run."""
 
 import io
+import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -8,6 +10,33 @@ from rich.console import Console
 from facade.cli import display
 
 CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
+
+
+def bar_of(width, shares):
+    """The last line of a run's bar, on a terminal."""
+    said = io.StringIO()
+    console = Console(file=said, width=width, force_terminal=True, color_system=None)
+    run = SimpleNamespace(algorithm={"name": "facade"}, training=SimpleNamespace(rounds=1200))
+    with display.RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
+        progress.start(run, 0)
+        progress.evaluated(80, {"clusters": shares}, final=False)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).splitlines()
+    return next(line for line in reversed(lines) if line.strip())
+
+
+@pytest.mark.parametrize(
+    ("width", "shares", "said"),
+    [
+        (80, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
+        (120, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
+        (80, [0.848, 0.517], "84.8 51.7 %"),
+        (100, [0.848, 0.517], "majority  84.8%  minority  51.7%"),
+    ],
+)
+def test_a_bar_keeps_its_time_beside_the_accuracies_of_all_clusters(width, shares, said):
+    line = bar_of(width, shares)
+    assert re.search(rf"  facade .+ 0/1200 +{said} [-0]:[-0]{{2}}:[-0]{{2}}$", line.rstrip()), line
+    assert len(line) <= width
 
 
 def test_every_number_stands_below_its_heading():
@@ -74,10 +103,13 @@ def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():
     strip = display.head_strip(chosen(range(1, 15)), SIZES, width=80)
     assert strip.plain.splitlines() == [
         "  round    1  000  00",
-        "  round    5  000  00",
-        "  round   10  000  11",
+        "  round    3  000  00",
+        "  round    4  000  11",
+        "  round    6  000  11",
+        "  round    8  000  11",
         "  round   11  000  00",
         "  round   12  000  11",
+        "  round   13  000  00",
         "  round   14  000  11",
     ]
     shown = {(strip.plain[span.start], span.style) for span in strip.spans if span.style != "dim"}
@@ -90,6 +122,15 @@ def test_a_strip_is_cut_where_the_terminal_ends():
     assert len(line.rstrip()) == 20
 
 
-def test_nine_rounds_of_a_long_run_are_shown_and_the_last_is_among_them():
-    assert display.few_rounds(list(range(1, 1201))) == [15, 20, 30, 50, 100, 200, 400, 800, 1200]
-    assert display.few_rounds([]) == []
+def test_rounds_are_shown_where_heads_are_found_and_some_between():
+    found = {round: [0, round > 16, 2 * (round > 23)] for round in range(1, 81)}
+    assert display.few_rounds(found) == [1, 16, 17, 23, 24, 38, 52, 66, 80]
+
+
+def test_where_choices_never_change_rounds_are_shown_evenly():
+    assert display.few_rounds({round: [0, 0] for round in range(1, 82)}) == [1, 11, 21, 31, 41, 51, 61, 71, 81]
+
+
+def test_of_a_short_run_all_rounds_are_shown():
+    assert display.few_rounds({round: [0] for round in (1, 2, 4)}) == [1, 2, 4]
+    assert display.few_rounds({}) == []

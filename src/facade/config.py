@@ -223,6 +223,7 @@ class Experiment(Section):
     """Everything that determines a run. Make one with `Experiment.load` or `Experiment.of`."""
 
     name: str
+    """What the runs are called; no result depends on it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Everything random follows from it."""
     data: Data

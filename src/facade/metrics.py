@@ -112,10 +112,15 @@ def settled(choice: Counts, cluster: Counts) -> bool:
 
 METRICS: dict[str, str] = {
     "clusters": "accuracy per cluster: the mean over its nodes",
+    "worst_cluster": "the lowest of these",
+    "gap": "the largest difference between these: 0 is fair",
     "all": "accuracy: the mean over all nodes",
     "worst_node": "the lowest accuracy of any node",
     "heads": "accuracy per chosen head: the mean over its nodes; needs no knowledge of clusters",
     "worst_head": "the lowest of these",
+    "mean_gain": "accuracy minus that of training alone (a run of local): the mean over all nodes",
+    "worst_gain": "the lowest gain of any node: below 0, it is worse off than alone",
+    "loss": "cross-entropy: the mean over all nodes, on validation data only",
     "fair_accuracy": "2/3 of the clusters' mean accuracy + 1/3 of (1 - largest gap between clusters)",
     "dp": "demographic parity: mean over classes of the gap in predicted shares",
     "eo": "equalized odds: mean over classes of the gaps in true + false positive rates",

@@ -1,6 +1,7 @@
 """What `facade node doctor` finds; every peer that answers here is a real server on this machine."""
 
 import datetime
+import json
 
 import pytest
 
@@ -9,7 +10,7 @@ from facade.peers import identity
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.refusals import Reason
 from facade.peers.site import Site
-from facade.runtimes.doctor import _dates, _exchange, examine
+from facade.runtimes.doctor import Finding, _dates, _exchange, examine
 from facade.runtimes.line import Line
 from facade.runtimes.local_network import founded
 from facade.runtimes.peer import Node
@@ -109,3 +110,10 @@ def test_dates_are_judged_by_this_machine_s_clock():
         _, certificate = identity.new_certificate("a", 10, now + datetime.timedelta(days=starts))
         found = _dates("a", certificate)
         assert (found.good, says in found.says) == (good, True)
+
+
+def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
+    monkeypatch.setattr("facade.runtimes.doctor.examine", lambda home: [Finding(False, "the disk is full")])
+    ended = command("node", "doctor", "--json")
+    assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
+    assert json.loads(ended.out) == [{"good": False, "says": "the disk is full"}]

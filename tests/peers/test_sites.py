@@ -87,8 +87,8 @@ def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(command, 
     assert (ended.code, "asks for 4 nodes" in ended.err.replace("\n", " ")) == (2, True)
     ended = command("network", "up", "--local", 4, tmp_path / "four.toml", "--out", tmp_path / "net", "--json")
     assert ended.code == 0, ended.err
-    assert "majority" in ended.out
-    found = json.loads(ended.out.splitlines()[-1])
+    assert "majority" in ended.err
+    found = json.loads(ended.out)
     assert found["algorithms"]["facade"]["policy"] == "patient"
     assert (tmp_path / "net" / "report.html").read_text().startswith("<!doctype html>")
     signed = list((tmp_path / "net" / "sites").glob("n*/run/site.json"))

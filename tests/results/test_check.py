@@ -1,3 +1,4 @@
+import json
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -173,3 +174,14 @@ def test_verdicts_that_cannot_be_written_are_no_broken_clause(check, tmp_path, g
     ended = check("max_gap = 0.2", good, junit=tmp_path / "taken" / "j.xml")
     assert ended.code == 2
     assert f"--junit: {tmp_path}/taken/j.xml could not be written" in ended.err
+
+
+def test_for_programs_the_verdicts_are_one_line_of_json(command, good, tmp_path):
+    (tmp_path / "fair.toml").write_text("max_gap = 0.09\nmust_settle = true")
+    ended = command("check", good, "--contract", tmp_path / "fair.toml", "--json")
+    assert (ended.code, "1 of 2 clauses kept" in ended.err) == (1, True)
+    gap, settle = json.loads(ended.out)["verdicts"]
+    assert (gap["clause"], gap["limit"], gap["outcome"]) == ("max_gap", 0.09, "broken")
+    assert gap["mean"] == pytest.approx(0.1)
+    assert gap["interval"]["low"] < 0.1 < gap["interval"]["high"]
+    assert (settle["limit"], settle["outcome"]) == (True, "kept")

@@ -267,6 +267,16 @@ def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, fe
     assert not lead(*fits).clear
 
 
+def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
+    fits = [Fit(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
+    monkeypatch.setattr("facade.choose.offer", lambda run, data: Offer(fits, [2]))
+    ended = command("choose", "run", "--data", "npz", "--json")
+    assert "Head 0 fits best" in ended.err
+    found = json.loads(ended.out)
+    assert found["fits"][1] == {"name": "head 1", "head": 1, "nodes": [1], "loss": 2.0, "accuracy": 0.5}
+    assert found["unused"] == [2]
+
+
 def test_the_lead_of_a_model_has_a_student_interval():
     best, second = (Fit(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
     by, reach, samples = lead(best, second)

@@ -134,7 +134,9 @@ def test_resume_starts_what_is_not_there_and_prints_what_is_finished(command, tm
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     second = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run", "--resume")
     assert second.code == 0
-    assert second.out == first.out
+    table, _, ending = first.out.rpartition("\n\n")
+    assert ending == f"Written to {tmp_path / 'run'}\n"
+    assert second.out == f"{table}\n\nNothing was computed: this run was finished already, in {tmp_path / 'run'}\n"
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == written
     refused = command("run", tmp_path / "tiny.toml", "--out", tmp_path / "run")
     assert refused.code == 2
@@ -146,7 +148,7 @@ def test_without_a_directory_resume_finds_the_last_run_of_the_experiment(command
     (tmp_path / "tiny.toml").write_text(tiny().toml())
     for settings in ([], ["--set", "training.lr=0.1"]):
         assert command("run", "tiny.toml", *settings).code == 0
-    assert "Written to runs/tiny-facade-seed1\n" in command("run", "tiny.toml", "--resume").out
+    assert "finished already, in runs/tiny-facade-seed1\n" in command("run", "tiny.toml", "--resume").out
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny-facade-seed1", "tiny-facade-seed1-2"]
 
 

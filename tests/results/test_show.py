@@ -80,6 +80,14 @@ def test_different_experiments_are_lines_of_their_own_named_by_what_differs(comm
     assert len(labels) == 3
 
 
+def test_a_column_of_names_is_headed_by_what_they_name(command, tmp_path):
+    for name, lr in {"ring": 0.1, "regular": 0.2}.items():
+        write_run(tmp_path / name, QUIET, {}, [5] * 4, f"topology.name={name}", f"training.lr={lr}")
+    headings = " ".join(command("show", tmp_path).out.splitlines()[:2]).split()
+    assert {"topology", "lr"} <= set(headings)
+    assert "name" not in headings
+
+
 def test_fields_of_one_algorithm_are_no_difference_to_another(command, runs):
     choices = [(1, [0, 0, 0, 1])] * 2
     write_run(runs / "facade", choices, {}, [5] * 4, "algorithm.name=facade", "algorithm.heads=3")

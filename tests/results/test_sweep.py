@@ -11,7 +11,7 @@ import pytest
 
 from facade import Experiment, crew, estimate, worker
 from facade.bell import Bell
-from facade.cli.sweep import SweepProgress
+from facade.cli.sweep import SweepProgress, parse_seeds
 from facade.sweep import Job, points, split_values
 from results.conftest import tiny
 from surroundings import csv_lines
@@ -326,11 +326,22 @@ def test_experiments_that_cost_the_same_are_timed_once():
     assert estimate.kind(tiny("training.steps=2")) != estimate.kind(tiny())
 
 
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("", ()), ("1,2,3", (1, 2, 3)), ("1-3", (1, 2, 3)), ("1, 2,5-8", (1, 2, 5, 6, 7, 8)), ("2,1-3,3-3", (2, 1, 3))],
+)
+def test_seeds_come_one_by_one_and_in_ranges_each_once(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
 BAD = {
     (): "there is nothing to sweep over",
     ("--grid", "training.lr="): "--grid training.lr=: expected section.key=value,value",
     ("--grid", "training.lr"): "expected section.key=value,value",
-    ("--seeds", "1,x"): "--seeds 1,x: expected whole numbers",
+    ("--seeds", "1,x"): "--seeds 1,x: expected whole numbers and ranges",
+    ("--seeds", "1-"): "--seeds 1-: expected whole numbers and ranges",
+    ("--seeds", "-1"): "--seeds -1: expected whole numbers and ranges",
+    ("--seeds", "3-1"): "--seeds 3-1: 3-1 has no seeds; give the lower one first, such as 1-3",
     ("--grid", "algorithm.name=el,facde"): "did you mean 'facade'?",
     ("--grid", "topology.degree=2,9"): "error: topology.degree=9: topology.degree = 9 is not possible",
     ("--seeds", "1", "--select", "test.all"): "choosing on test data would make the test worthless",

@@ -4,7 +4,6 @@ answers at once."""
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 import sysconfig
 import traceback
@@ -25,10 +24,12 @@ from facade.cli import paper as papering
 from facade.cli import report as reporting
 from facade.cli import show as showing
 from facade.cli import sweep as sweeping
-from facade.cli.console import err, out
+from facade.cli.console import Json, err, out, prose, write_json
 from facade.errors import FacadeError, StoppedError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from facade.config import Experiment
     from facade.result import Result
 
@@ -39,9 +40,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")]
 
 
 @dataclass
@@ -124,14 +124,15 @@ def demo(
         raise RunDirectoryError(f"--out {base} is not empty; give a directory that is new or empty")
     experiments = {name: demonstration.experiment(name, seed) for name in demonstration.ALGORITHMS}
     sizes = experiments["facade"].data.sizes
-    out.print(
+    console = prose(as_json)
+    console.print(
         f"32 nodes hold {sizes[0]} parts of upright and {sizes[1]} of upside-down digits (1,280 real images;"
         " nobody tells the nodes who is who).\nEach algorithm trains on the same split and seed, 200 rounds.",
     )
     results = _run_all(experiments, base)
-    print_results(results)
-    _print_demo_verdict(results, base)
-    _leave_demo_report(base)
+    print_results(console, results)
+    _print_demo_verdict(console, results, base)
+    _leave_demo_report(console, base)
     if as_json:
         print_json(results, base)
 
@@ -165,15 +166,19 @@ def run(
 ) -> None:
     """Run one experiment."""
     from facade.config import Experiment
+    from facade.records import RunDirectory
 
     given = {"runtime.name": runtime, "runtime.shards": shards}
     places = [f"{key}={value}" for key, value in given.items() if value is not None]
     described = Experiment.load(experiment, [*(settings or ()), *places], preset)
     name = described.algorithm["name"]
     directory = out_dir or _directory(described, resume)
+    finished = resume and RunDirectory(directory).finished
     results = {name: _run_one(described, directory, resume, track or [], address)}
-    print_results(results)
-    out.print(f"\nWritten to {directory}", soft_wrap=True)
+    console = prose(as_json)
+    print_results(console, results)
+    ending = f"Nothing was computed: this run was finished already, in {directory}"
+    console.print(f"\n{ending if finished else f'Written to {directory}'}", soft_wrap=True)
     if as_json:
         print_json(results, directory)
 
@@ -235,25 +240,25 @@ def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result
         return {name: run_locally(e, base / name, progress=progress) for name, e in experiments.items()}
 
 
-def print_results(results: dict[str, Result]) -> None:
+def print_results(console: Console, results: dict[str, Result]) -> None:
     """The table of runs, and of those with heads who chose which."""
     from facade.cli.display import head_strip, health, print_summaries, settlement
 
     first = next(iter(results.values()))
     sizes = first.experiment.data.sizes
-    out.print()
-    print_summaries(out, {name: r.summary for name, r in results.items()}, sizes)
+    console.print()
+    print_summaries(console, {name: r.summary for name, r in results.items()}, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
         said = settlement(result.summary, cluster, sizes)
         if said:
-            out.print(f"{name}: the head each node chose, clusters side by side. {said}")
-            out.print(head_strip(result.rows, sizes, out.width), end="")
+            console.print(f"{name}: the head each node chose, clusters side by side. {said}")
+            console.print(head_strip(result.rows, sizes, console.width), end="")
             if warned := health(result.summary):
-                out.print(warned)
+                console.print(warned)
 
 
-def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
+def _print_demo_verdict(console: Console, results: dict[str, Result], base: Path) -> None:
     gap = {name: r.summary["clusters"][0] - r.summary["clusters"][1] for name, r in results.items()}
     alone = results["local"].summary["clusters"][1]
     together = {name: results[name].summary["clusters"][1] for name in ("el", "facade")}
@@ -270,9 +275,9 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
         verdict += (
             " With this seed FACADE did not separate the clusters, and serves the minority no better; try another seed."
         )
-    out.print(f"\n{verdict}")
+    console.print(f"\n{verdict}")
     file = quote(f"{base}/facade/experiment.toml")
-    out.print(
+    console.print(
         f"\nWritten to {base}. Next:\n"
         f"  facade run {file} --set data.clusters=20:10:2 --set algorithm.heads=3\n"
         f"  facade run {file} --set network.loss=0.2\n"
@@ -281,16 +286,16 @@ def _print_demo_verdict(results: dict[str, Result], base: Path) -> None:
     )
 
 
-def _leave_demo_report(base: Path) -> None:
+def _leave_demo_report(console: Console, base: Path) -> None:
     from facade.history import load_all
 
-    reporting.leave_report(load_all([base]), base)
+    reporting.leave_report(console, load_all([base]), base)
 
 
 def print_json(results: dict[str, Result], base: Path) -> None:
     """All summaries in one line."""
     summaries = {name: result.summary for name, result in results.items()}
-    print(json.dumps({"run_dir": str(base), "algorithms": summaries}))
+    write_json({"run_dir": str(base), "algorithms": summaries})
 
 
 app.command()(sweeping.sweep)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from facade.cli.console import err, out
+from facade.cli.console import Json, err, prose, write_json
 from facade.names import look_up
 
 
@@ -17,7 +18,7 @@ def bench(
     runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
     from facade import store
@@ -26,32 +27,33 @@ def bench(
 
     known = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
     wanted = {only: look_up("benchmark", only, known)} if only else known
+    console = prose(as_json)
     numbers: dict[str, Any] = {"machine": environment(0, "both")}
     for name, part in wanted.items():
         err.print(f"measuring {name} ...")
         found = part(quick)
         numbers |= found
         for title, values in found.items():
-            out.print(f"\n{title}", style="bold")
-            _print(values, 1)
+            console.print(f"\n{title}", style="bold")
+            _print(console, values, 1)
         if out_file is not None:  # after every part: they take minutes
             store.replace(out_file, (json.dumps(numbers, indent=1) + "\n").encode())
     if out_file is not None:
-        out.print(f"\nWritten to {out_file}", soft_wrap=True)
+        console.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:
-        print(json.dumps(numbers))
+        write_json(numbers)
 
 
-def _print(values: Any, depth: int) -> None:
+def _print(console: Console, values: Any, depth: int) -> None:
     """Nested numbers, one innermost group a line."""
     if not isinstance(values, dict):
-        out.print(f"{'  ' * depth}{values}")
+        console.print(f"{'  ' * depth}{values}")
         return
     plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
     if plain:
         line = "  ".join(f"{k.replace('_', ' ')} {v}" for k, v in plain.items())
-        out.print(f"{'  ' * depth}{line}", soft_wrap=True)
+        console.print(f"{'  ' * depth}{line}", soft_wrap=True)
     for name, inner in values.items():
         if isinstance(inner, dict):
-            out.print(f"{'  ' * depth}{name.replace('_', ' ')}")
-            _print(inner, depth + 1)
+            console.print(f"{'  ' * depth}{name.replace('_', ' ')}")
+            _print(console, inner, depth + 1)

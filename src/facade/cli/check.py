@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facade.cli.console import out
+from facade.cli.console import Json, prose, write_json
 from facade.cli.show import Runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from facade.contract import Verdict
 
 STYLES = {"kept": "green", "broken": "bold red", "not judged": "yellow"}
 
@@ -20,6 +25,7 @@ def check(
         list[Path] | None, typer.Option(help="Runs of 'local', for min_gain_over_local. Repeatable.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write the verdicts as JUnit XML.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Judge runs by a contract; leaves with 1 if a clause is broken, 2 if one cannot be judged."""
     from facade import contract as contracts
@@ -29,18 +35,38 @@ def check(
 
     clauses = contracts.read(contract)
     verdicts = contracts.judge(clauses, load_all(runs, whole=True), load_all(against or [], whole=True))
-    experiment = None
-    for verdict in verdicts:
-        if verdict.experiment != experiment:
-            experiment = verdict.experiment
-            out.print(experiment, style="bold")
-        out.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
+    _print(prose(as_json), verdicts)
     if junit is not None:
         try:
             store.replace(junit, contracts.to_junit(verdicts))
         except StorageError as error:  # its code would say that a clause is broken
             raise ExperimentError(f"--junit: {error}") from error
-    code = contracts.exit_code(verdicts)
+    if as_json:
+        write_json({"verdicts": [_facts(verdict) for verdict in verdicts]})
+    raise typer.Exit(contracts.exit_code(verdicts))
+
+
+def _print(console: Console, verdicts: list[Verdict]) -> None:
+    """Every experiment with the verdicts on it, one sentence each."""
+    experiment = None
+    for verdict in verdicts:
+        if verdict.experiment != experiment:
+            experiment = verdict.experiment
+            console.print(experiment, style="bold")
+        console.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
     kept = sum(verdict.outcome == "kept" for verdict in verdicts)
-    out.print(f"{kept} of {len(verdicts)} clauses kept")
-    raise typer.Exit(code)
+    console.print(f"{kept} of {len(verdicts)} clauses kept")
+
+
+def _facts(verdict: Verdict) -> dict[str, Any]:
+    """A verdict for programs; its number is null where there is none to compare."""
+    estimate = verdict.estimate
+    return {
+        "experiment": verdict.experiment,
+        "clause": verdict.clause,
+        "limit": verdict.limit,
+        "outcome": verdict.outcome,
+        "mean": estimate.mean if estimate else None,
+        "interval": estimate.interval._asdict() if estimate and estimate.interval else None,
+        "reason": verdict.reason,
+    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facade.cli.console import err
+from facade.cli.console import err, write
 
 if TYPE_CHECKING:
     from facade.config import Experiment
@@ -33,7 +33,7 @@ def get(
     with Progress("{task.description}", DownloadColumn(), TimeRemainingColumn(), console=err) as bar:
         task = bar.add_task(name, total=None)
         place = fetch(name, root, lambda done, total: bar.update(task, completed=done, total=total))
-    typer.echo(f"{name} is in {place}")
+    write(f"{name} is in {place}\n")
 
 
 @app.command()
@@ -52,10 +52,10 @@ def show(
     described = Experiment.load(experiment, settings or ())
     federation = load(described.data, described.seed)
     for line in summary(described, federation):
-        typer.echo(line)
+        write(f"{line}\n")
     if out is not None:
         draw(federation, out)
-        typer.echo(f"\nWritten to {out}")
+        write(f"\nWritten to {out}\n")
 
 
 def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from rich import table
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+_ROOM_FOR_NAMES = 100
+"""Columns of a terminal that has room for the names of two clusters beside a bar and its time."""
+_FEW, _LAST_CHANGES = 9, 3
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
@@ -33,10 +38,10 @@ class RunProgress:
         self._health: str | None = None
         self._bars = Progress(
             TextColumn("{task.description:>8}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[accuracy]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            BarColumn(bar_width=24, table_column=_whole()),
+            MofNCompleteColumn(table_column=_whole()),
+            TextColumn("{task.fields[accuracy]}", table_column=table.Column()),  # many clusters may take a second line
+            TimeRemainingColumn(elapsed_when_finished=True, table_column=_whole()),
             console=console,
             disable=not console.is_terminal,
         )
@@ -65,12 +70,13 @@ class RunProgress:
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
         shares = judged.get("clusters") or [judged["all"]]
         names = self._names if "clusters" in judged else ["all"]
-        accuracy = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
+        named = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
         if self._console.is_terminal and self._task is not None:
-            self._bars.update(self._task, accuracy=accuracy)
+            crowded = len(shares) > 2 or self._console.width < _ROOM_FOR_NAMES
+            self._bars.update(self._task, accuracy=_unnamed(shares) if crowded else named)
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
-            self._console.print(f"{self._label:>8}  {moment:>13}  {accuracy}")
+            self._console.print(f"{self._label:>8}  {moment:>13}  {named}", soft_wrap=True)
         said = health(judged)
         if said and said != self._health and not final:
             self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
@@ -78,6 +84,16 @@ class RunProgress:
 
     def finish(self, summary: Row) -> None:
         pass
+
+
+def _whole() -> table.Column:
+    """A column of the bars that gives no room to others."""
+    return table.Column(no_wrap=True)
+
+
+def _unnamed(shares: Sequence[float]) -> str:
+    """Accuracies in the order of the clusters."""
+    return " ".join(_percent(share) for share in shares) + " %"
 
 
 def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
@@ -159,7 +175,7 @@ def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
             choices.setdefault(row["round"], []).append(row["choice"])
     strip = Text()
     shown = min(sum(sizes), width - 14 - 2 * (len(sizes) - 1))
-    for round in few_rounds(sorted(choices)):
+    for round in few_rounds(choices):
         strip.append(f"  round {round:>4}", style="dim")
         left = shown
         for start, size in zip(_starts(sizes), sizes, strict=True):
@@ -175,8 +191,17 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [sum(sizes[:i]) for i in range(len(sizes))]
 
 
-def few_rounds(rounds: list[int]) -> list[int]:
-    """At most nine rounds, closer together at the beginning, where heads are found."""
-    wanted = {1, 5, 10, 11, 12, 15, 20, 30, 50, 100, 200, 400, 800, rounds[-1]} if rounds else set()
-    kept = [r for r in rounds if r in wanted]
-    return kept if len(kept) <= 9 else kept[-9:]
+def few_rounds(choices: Mapping[int, Sequence[int]]) -> list[int]:
+    """Of the rounds in which nodes chose these heads, at most nine: the first, the last, those before and after the
+    last changes, and others in the widest gaps between them."""
+    rounds = sorted(choices)
+    if len(rounds) <= _FEW:
+        return rounds
+    changes = [i for i in range(1, len(rounds)) if choices[rounds[i - 1]] != choices[rounds[i]]]
+    kept = {0, len(rounds) - 1}
+    for i in changes[-_LAST_CHANGES:]:
+        kept |= {i - 1, i}
+    while len(kept) < _FEW:
+        before, after = max(itertools.pairwise(sorted(kept)), key=lambda gap: gap[1] - gap[0])
+        kept.add((before + after) // 2)
+    return [rounds[i] for i in sorted(kept)]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facade.cli.console import out
+from facade.cli.console import Json, out, prose, write_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from facade.choose import Fit, Offer
     from facade.export import Parcel
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
@@ -42,34 +45,50 @@ def choose(
     data: Annotated[str, typer.Option(help="The new site's labelled data: a source, such as npz or folder.")],
     root: Annotated[str, typer.Option(help="data.root of that source.")] = "data",
     path: Annotated[str, typer.Option(help="data.path of that source.")] = "",
+    as_json: Json = False,
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
-    from facade.choose import ENOUGH, lead, offer
+    from facade.choose import offer
     from facade.config import Data
 
     offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
+    console = prose(as_json)
+    _print_offer(console, offered)
+    take_home = f"facade export {quote(str(run))} --node {offered.fits[0].nodes[0]} -o DIR"
+    console.print(f"{_verdict(offered.fits)} Take it home: {take_home}", soft_wrap=True)
+    if as_json:
+        write_json({"fits": [_facts(fit) for fit in offered.fits], "unused": offered.unused})
+
+
+def _print_offer(console: Console, offered: Offer) -> None:
+    """The best models, one a line, and the heads that are not offered."""
     found = offered.fits
     for fit in found[:_MOST_LINES]:
         who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
-        out.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")
+        console.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")
     if len(found) > _MOST_LINES:
-        out.print(f"  and {len(found) - _MOST_LINES} models with higher losses")
+        console.print(f"  and {len(found) - _MOST_LINES} models with higher losses")
     for head in offered.unused:
-        out.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
+        console.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
+
+
+def _verdict(found: list[Fit]) -> str:
+    """Which model fits best, and how sure that is."""
+    from facade.choose import ENOUGH, lead
+
     best = found[0]
     if len(found) == 1:
-        verdict = f"All nodes deploy the same model: {best.name}."
+        return f"All nodes deploy the same model: {best.name}."
+    ahead = lead(best, found[1])
+    by = f"by {ahead.by:.4f}" + ("" if ahead.reach is None else f" ± {ahead.reach:.4f}")
+    if ahead.samples < ENOUGH:
+        few = f"{ahead.samples} sample{'s are' if ahead.samples > 1 else ' is'} too few"
+        sure = f"but {few} to tell from chance (give {ENOUGH} or more):"
     else:
-        ahead = lead(best, found[1])
-        by = f"by {ahead.by:.4f}" + ("" if ahead.reach is None else f" ± {ahead.reach:.4f}")
-        if ahead.samples < ENOUGH:
-            few = f"{ahead.samples} sample{'s are' if ahead.samples > 1 else ' is'} too few"
-            sure = f"but {few} to tell from chance (give {ENOUGH} or more):"
-        else:
-            sure = "clearly" if ahead.clear else "but too little to tell from chance:"
-        verdict = f"{best.name} fits best, {sure} {by} over {found[1].name}."
-    out.print(
-        f"{verdict[0].upper()}{verdict[1:]}"
-        f" Take it home: facade export {quote(str(run))} --node {best.nodes[0]} -o DIR",
-        soft_wrap=True,
-    )
+        sure = "clearly" if ahead.clear else "but too little to tell from chance:"
+    return f"{best.name.capitalize()} fits best, {sure} {by} over {found[1].name}."
+
+
+def _facts(fit: Fit) -> dict[str, Any]:
+    """A model on the site's data, for programs."""
+    return {"name": fit.name, "head": fit.head, "nodes": fit.nodes, "loss": fit.loss, "accuracy": fit.accuracy}

@@ -81,16 +81,25 @@ def _metrics() -> Iterator[Line]:
 
 
 def _settings() -> Iterator[Line]:
-    from facade.algorithms import ALGORITHMS
     from facade.config import SECTIONS, Experiment
 
-    seed = Experiment.model_fields["seed"]
-    yield "seed", _said_of_fields(Experiment)["seed"], f"{_kind(seed.annotation)} = {seed.default}"
+    said, seed = _said_of_fields(Experiment), Experiment.model_fields["seed"]
+    yield "name", said["name"], "a text = the file's name"
+    yield "seed", said["seed"], f"{_kind(seed.annotation)} = {seed.default}"
     for section, model in SECTIONS.items():
         said = _said_of_fields(model)
         for key, field in model.model_fields.items():
             default = "" if field.is_required() else f" = {_shown(field.default)}"
             yield f"{section}.{key}", said[key], f"{_kind(field.annotation)}{default}"
+    yield "algorithm.name", "One of `facade list algorithms`, or module:Class of your own.", 'a text = "facade"'
+    yield from _settings_of_algorithms()
+    yield "override", "What holds for one algorithm alone: override.el.training.lr, for example.", "a table"
+
+
+def _settings_of_algorithms() -> Iterator[Line]:
+    """Every field of an algorithm, and whose it is."""
+    from facade.algorithms import ALGORITHMS
+
     who: dict[Line, list[str]] = {}
     for name, entry in ALGORITHMS.items():
         said, kinds = _said_of_fields(entry.algorithm), get_type_hints(entry.algorithm)

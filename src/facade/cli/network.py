@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facade.cli.console import err, out
+from facade.cli.console import Json, err, out, prose, write, write_json
 from facade.cli.node import need_extra
 from facade.errors import ExperimentError, first_mistake
 
@@ -26,7 +26,7 @@ def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to 
 
     public = new_signing_key(output)
     out.print(f"Written: {output} (keep it private). Its public half, for the sites:", soft_wrap=True)
-    print(public)
+    write(f"{public}\n")
 
 
 @app.command()
@@ -150,7 +150,7 @@ def up(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Directory for the run; new or empty.", show_default="below runs/")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run an experiment with real processes, keys and certificates on this machine."""
     need_extra()
@@ -171,9 +171,10 @@ def up(
     limits = limits_of(["linger=10", *(limit or [])])
     with RunProgress(err, described.data.sizes) as progress:
         result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
-    cli.print_results({described.algorithm["name"]: result})
-    out.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", soft_wrap=True)
-    leave_report(load_all([directory]), directory)
+    console = prose(as_json)
+    cli.print_results(console, {described.algorithm["name"]: result})
+    console.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", soft_wrap=True)
+    leave_report(console, load_all([directory]), directory)
     if as_json:
         cli.print_json({described.algorithm["name"]: result}, directory)
 
@@ -190,7 +191,7 @@ def report(
 
     found = across(sites, membership)
     if as_json:
-        print(json.dumps(found))
+        write_json(found)
     else:
         print_sites(found)
 

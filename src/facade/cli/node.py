@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from facade.cli.console import err, out
+from facade.cli.console import Json, err, out, prose, write_json
 from facade.errors import ExperimentError
 
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
@@ -92,7 +92,7 @@ def up(
 @app.command()
 def doctor(
     home: Home = Path("."),
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on standard output.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
@@ -101,9 +101,9 @@ def doctor(
     findings = examine(home)
     for finding in findings:
         mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
-        out.print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
+        prose(as_json).print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
     if as_json:
-        print(json.dumps([finding._asdict() for finding in findings]))
+        write_json([finding._asdict() for finding in findings])
     if not all(finding.good for finding in findings):
         raise typer.Exit(1)
 
@@ -134,7 +134,7 @@ def status(
         raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
     finished = (home / "run" / "outcome.json").exists()
     if as_json:
-        print(json.dumps(facts | {"finished": finished}))
+        write_json(facts | {"finished": finished})
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")

@@ -29,7 +29,7 @@ def paper(
     quick: Annotated[
         bool, typer.Option("--quick", help="Digits and few rounds: minutes, and labelled as such.")
     ] = False,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3.", show_default="the paper's")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3 or 1-3.", show_default="the paper's")] = "",
     rounds: Annotated[int | None, typer.Option(min=1, help="Fewer rounds.", show_default="the paper's")] = None,
     draw: Annotated[
         bool, typer.Option("--draw", help="reproduction: compute nothing, draw from the runs in results/.")

@@ -15,6 +15,8 @@ from facade.cli.show import Runs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
     from facade.history import History
 
 
@@ -51,7 +53,7 @@ def report(
             out.print(f"Written: {path}", soft_wrap=True)
 
 
-def leave_report(runs: Sequence[History], directory: Path) -> None:
+def leave_report(console: Console, runs: Sequence[History], directory: Path) -> None:
     """Write report.html into the directory and say where it is, or say how to get it."""
     from facade.errors import FacadeError
     from facade.report.panels import need_plotting
@@ -69,4 +71,4 @@ def leave_report(runs: Sequence[History], directory: Path) -> None:
     from facade.report import page as pages
 
     pages.write(runs, path)
-    out.print(f"Report: {path}", soft_wrap=True)
+    console.print(f"Report: {path}", soft_wrap=True)

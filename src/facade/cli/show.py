@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facade.cli.console import out
+from facade.cli.console import out, write
 from facade.cli.wide import Column, print_wide
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def show(
     found = load_all(runs)
     made = table.tabulate(found, target)
     if chosen:
-        typer.echo(chosen[0](made), nl=False)
+        write(chosen[0](made))
     else:
         print_table(made)
     if heads:
@@ -71,8 +71,8 @@ def print_table(table: Table) -> None:
 
 
 def _short(keys: list[str]) -> list[str]:
-    """Keys without their sections, where that leaves no two alike."""
-    last = [key.rpartition(".")[2] for key in keys]
+    """Keys without their sections (of model.name, the section), where that leaves no two alike."""
+    last = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
     return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
@@ -88,7 +88,7 @@ def _print_heads(run: History) -> None:
     from facade.statistics import settlement
 
     heads = settlement(run)
-    if heads is None:
+    if heads is None or run.choice is None:
         return
     rest = "never settled" if heads.settling_round is None else f"settled from round {heads.settling_round} on"
     kinds = {"unused": heads.unused, "shared": heads.shared}
@@ -100,7 +100,7 @@ def _print_heads(run: History) -> None:
     width = max(len(_side_by_side(range(k))), *map(len, names))
     for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
         out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)
-    for round in few_rounds(list(range(1, len(heads.shares) + 1))):
+    for round in few_rounds(dict(enumerate(run.choice.tolist(), 1))):
         cells = [_side_by_side(100 * row) for row in heads.shares[round - 1]]
         out.print(f"{round:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", soft_wrap=True)
 

@@ -33,7 +33,7 @@ def sweep(
     grid: Annotated[
         list[str] | None, typer.Option(help="section.key=value,value,... Repeatable: all combinations.")
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3.", show_default="the file's")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3 or 1-3.", show_default="the file's")] = "",
     settings: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all. Repeatable.")] = None,
     preset: Annotated[str | None, typer.Option(help="A named set of settings: artefact.")] = None,
     jobs: Annotated[
@@ -117,11 +117,19 @@ def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ende
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds separated by commas, each once."""
+    """Seeds and ranges of seeds separated by commas, each seed once."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdecimal() for part in parts):
-        raise ExperimentError(f"--seeds {text}: expected whole numbers separated by commas, such as 1,2,3")
-    return tuple(dict.fromkeys(int(part) for part in parts))
+    return tuple(dict.fromkeys(seed for part in parts for seed in _range(part, text)))
+
+
+def _range(part: str, text: str) -> range:
+    """The seeds of 7 or of 5-8."""
+    first, dash, last = (word.strip() for word in part.partition("-"))
+    if not (first.isdecimal() and (not dash or last.isdecimal())):
+        raise ExperimentError(f"--seeds {text}: expected whole numbers and ranges, such as 1,2,3 or 1,2,5-8")
+    if dash and int(last) < int(first):
+        raise ExperimentError(f"--seeds {text}: {part} has no seeds; give the lower one first, such as {last}-{first}")
+    return range(int(first), int(last or first) + 1)
 
 
 def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
@@ -180,7 +188,7 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
                 soft_wrap=True,
             )
     out.print(f"\nWritten: {', '.join(map(str, written))}", soft_wrap=True)
-    leave_report(runs, out_dir)
+    leave_report(out, runs, out_dir)
 
 
 class SweepProgress:
