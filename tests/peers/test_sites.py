@@ -68,7 +68,7 @@ def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(com
     (home / "node.toml").write_text(plain)
     ended = command("node", "doctor", "--home", home)
     assert ended.code == 0, "the first to be up finds nobody, and that is no problem"
-    assert f"note: h2 at 127.0.0.1:{ports[1]} does not answer" in ended.out
+    assert f"note  h2 at 127.0.0.1:{ports[1]} does not answer" in ended.out
     assert "agree with this site's data (40 training samples)" in ended.out.replace("\n", " ")
     site = Site.load(home)
     setup = set_up(site, site.membership())

@@ -114,7 +114,7 @@ def test_every_experiment_is_judged_by_itself(check, tmp_path, good):
     worse = write_run(tmp_path / "worse", PLAIN, {}, [9, 9, 9, 2], "algorithm.name=el")
     ended = check("max_gap = 0.2", good, worse)
     assert ended.code == 1
-    assert "1 of 2 clauses kept" in ended.out
+    assert "1 of 2 clauses kept, 1 broken" in ended.out
 
 
 def test_an_unfinished_run_is_no_pass(check, tmp_path, good):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,8 +55,9 @@ def _print(console: Console, verdicts: list[Verdict]) -> None:
             experiment = verdict.experiment
             console.print(experiment, style="bold")
         console.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
-    kept = sum(verdict.outcome == "kept" for verdict in verdicts)
-    console.print(f"{kept} of {len(verdicts)} clauses kept")
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    rest = "".join(f", {counts[outcome]} {outcome}" for outcome in ("broken", "not judged") if counts[outcome])
+    console.print(f"{counts['kept']} of {len(verdicts)} clauses kept{rest}")
 
 
 def _facts(verdict: Verdict) -> dict[str, Any]:

@@ -96,12 +96,14 @@ def doctor(
 ) -> None:
     """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
-    from facade.runtimes.doctor import examine
+    from facade.runtimes.doctor import NOTE, examine
 
     findings = examine(home)
     for finding in findings:
         mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
-        prose(as_json).print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
+        if finding.good and finding.says.startswith(NOTE):
+            mark, style = "note", "yellow"
+        prose(as_json).print(f"{mark:>8}  {finding.says.removeprefix(NOTE)}", style=style, soft_wrap=True)
     if as_json:
         write_json([finding._asdict() for finding in findings])
     if not all(finding.good for finding in findings):

@@ -24,6 +24,10 @@ from facade.tree import row_bytes
 _FEW_DAYS = 30
 
 
+NOTE = "note: "
+"""How a finding begins that is no problem, and yet may be news."""
+
+
 class Finding(NamedTuple):
     """One thing that was looked at."""
 
@@ -59,7 +63,7 @@ def _examine(home: Path) -> Iterator[Finding]:
         warnings.simplefilter("always")
         scene = Scene.of(site, membership)
     yield _agreement(scene)
-    yield from (Finding(True, f"note: {warning.message}") for warning in said)
+    yield from (Finding(True, f"{NOTE}{warning.message}") for warning in said)
     yield _disk(site, scene)
     yield from _exchange(scene, lines)
 
@@ -70,7 +74,7 @@ def _settings_of_others(path: Path) -> Iterator[Finding]:
     if mode & 0o022:
         yield Finding(False, f"{path} can be changed by others than its owner; run: chmod 600 {path}")
     elif mode & 0o044:
-        yield Finding(True, f"note: {path} can be read by others than its owner; to keep it private: chmod 600 {path}")
+        yield Finding(True, f"{NOTE}{path} can be read by others than its owner; to keep it private: chmod 600 {path}")
 
 
 def _dates(whose: str, certificate: str | bytes) -> Finding:
@@ -122,7 +126,7 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
             if error.denied:
                 yield Finding(False, f"{where} does not know this site's certificate; does it have the same list?")
             else:
-                yield Finding(True, f"note: {where} does not answer; start it, or see whether it can be reached")
+                yield Finding(True, f"{NOTE}{where} does not answer; start it, or see whether it can be reached")
         finally:
             link.close()
 
@@ -151,7 +155,7 @@ def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:
 def _shorter_wait(farthest: str, seconds: float, limits: Limits) -> str:
     """What `brisk` does with a message that takes longer than it waits at first."""
     return (
-        f"note: a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
+        f"{NOTE}a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
         f" has learnt more, and {limits.grace:g} s for the rest when half have come; to hear {farthest} in every round,"
         f" ask the admin for the policy patient, or for --limit floor={3 * seconds:.0f} --limit grace={seconds:.0f}"
     )

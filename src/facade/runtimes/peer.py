@@ -127,6 +127,7 @@ class Node:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
             self.journal.write("started", round=self.gate.round, epoch=self.membership.epoch, **where)
+            self._write_status(self.gate.round)
             try:
                 with one_intra_op_thread():
                     played = self._play()
