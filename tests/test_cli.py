@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from facade.algorithms import ALGORITHMS
-from facade.config import SECTIONS
 from facade.contract import CLAUSES
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
 from facade.metrics import METRICS
 from facade.models import MODELS
+from facade.sections import SECTIONS
 from facade.sweep import SELECTABLE
 from facade.topology import TOPOLOGIES
 from surroundings import ROOT, loaded_by

@@ -126,6 +126,7 @@ BAD = {
     "training.rounds=0": "training.rounds = 0 is not possible",
     "network.loss=1.5": "network.loss = 1.5 is not possible",
     "algorithm.heads=0": "heads = 0",
+    "algorithm.heads=three": "parse string as an integer, or input should be 'auto'",
     "algorithm.scoring=none": "algorithm.scoring = 'none' is not possible",
     "seed=-1": "seed = -1 is not possible",
     "nonsense": "expected section.key=value",

@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 
 from facade import store
-from facade.config import Data, Experiment
+from facade.config import Experiment
 from facade.errors import RunDirectoryError
 from facade.records import RunDirectory
+from facade.sections import Data
 
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
 

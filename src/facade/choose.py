@@ -12,12 +12,12 @@ import torch
 from torch.nn import functional
 
 from facade import history, tree
-from facade.config import Data
 from facade.data.federation import Labelled
 from facade.data.load import load
 from facade.errors import ExperimentError
 from facade.metrics import Floats
 from facade.result import Result
+from facade.sections import Data
 from facade.statistics import student_interval
 
 _CHUNK = 256

@@ -13,191 +13,14 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError
 
-from facade.clusters import cluster_sizes
 from facade.errors import ExperimentError, unknown
 from facade.names import foreign, is_foreign, look_up
-from facade.topology import edges_in
-
-Positive = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """A table of the TOML file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
-
-
-class Data(Section):
-    """Where the data come from and how they are divided."""
-
-    source: str
-    """Where images and labels come from: `facade list datasets`, or package.module:function."""
-    clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
-    """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"."""
-    skew: str = "rotate"
-    """How clusters differ: `facade list skews`, several joined by "+", or package.module:function."""
-    partition: str = "stratified"
-    """How images are divided among nodes: `facade list partitions`, or package.module:function."""
-    per_class: Positive = 4
-    """Images per class and node, for partition "sampled"."""
-    alpha: Finite = 0.5
-    """How alike nodes are, for partition "dirichlet": the smaller, the less."""
-    shards_per_node: Positive = 2
-    """Pieces a node is dealt, for partition "shards"."""
-    groups: list[list[int]] = []
-    """Classes of each cluster, for skew "labels"."""
-    severity: Finite = 1.0
-    """Strength of the skews blur, contrast, brightness and noise."""
-    validation: Fraction = 0.0
-    """Share of the training images kept back for validation."""
-    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Share of every class held out for testing, where a source has no test split of its own."""
-    root: str = "data"
-    """Directory that holds all data sets."""
-    path: str = ""
-    """Folder or file below root, for the sources "folder" and "npz"."""
-    size: Positive = 64
-    """Height and width in pixels, for folders of images."""
-    channels: Literal["auto", 1, 3] = "auto"
-    """Gray or RGB, for folders of images; "auto": RGB unless all images are gray."""
-
-    @property
-    def sizes(self) -> list[int]:
-        """Nodes per cluster."""
-        return cluster_sizes(self.clusters)
-
-    @model_validator(mode="after")
-    def _clusters_make_sense(self) -> Self:
-        parts = self.clusters.split(":")
-        if not all(part.isdecimal() and int(part) > 0 for part in parts):
-            raise ValueError(f"clusters = '{self.clusters}' makes no sense; expected nodes per cluster, such as '30:2'")
-        return self
-
-
-class Model(Section):
-    """The architecture."""
-
-    name: str = "mlp"
-    """`facade list models`, or package.module:Class."""
-    head: str | Annotated[list[str], Field(min_length=1)] = "head"
-    """Name of the submodule (or of several) that is the head; "*": the whole model."""
-
-
-class Topology(Section):
-    """Who hears whom."""
-
-    name: str = "regular"
-    """`facade list topologies`, or package.module:Class."""
-    degree: int = 4
-    """Peers a node hears in a round, for topologies that have one."""
-    fresh: Literal["auto"] | bool = "auto"
-    """Whether there is a new graph every round; "auto": as the algorithm is described."""
-    file: str = ""
-    """A text file of edges, for name "file"; read once, it becomes the name "edges" and the edges."""
-    edges: str = ""
-    """Pairs of nodes that hear each other, such as "0-1 1-2", for name "edges"."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, written: Any) -> Any:
-        """Put a file's content in its place, so that hash, signature and every machine have the same graph."""
-        if not isinstance(written, Mapping) or written.get("name") != "file":
-            return written
-        return {**written, "name": "edges", "edges": edges_in(str(written.get("file", ""))), "file": ""}
-
-
-class Network(Section):
-    """Simulated trouble."""
-
-    loss: Fraction = 0.0
-    """Share of messages that do not arrive."""
-    offline: Fraction = 0.0
-    """Share of nodes that miss a round."""
-
-
-class Training(Section):
-    """How nodes train."""
-
-    rounds: Positive = 200
-    """How often nodes train and exchange."""
-    steps: Positive = 10
-    """Batches a node trains on in a round."""
-    batch: Positive = 8
-    """Samples in a batch."""
-    lr: Finite = 0.05
-    """Learning rate."""
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    """What turns gradients into steps; what it remembers stays with the node."""
-    momentum: Fraction = 0.0
-    """Of optimiser "sgd"."""
-    nesterov: bool = False
-    """Whether momentum looks ahead."""
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Added to gradients, times the weights."""
-    schedule: Literal["constant", "cosine", "step"] = "constant"
-    """How the learning rate changes over rounds."""
-    schedule_every: Positive = 100
-    """Rounds between two drops of the learning rate, for schedule "step"."""
-    schedule_factor: Finite = 0.1
-    """What a drop multiplies the learning rate by."""
-    init: Literal["common", "per-node"] = "common"
-    """Whether all nodes begin with the same weights."""
-
-    @model_validator(mode="after")
-    def _belong_together(self) -> Self:
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov = true needs momentum; set training.momentum, such as 0.9")
-        if self.optimiser == "adam" and self.momentum:
-            raise ValueError("momentum belongs to optimiser 'sgd'; drop it or drop optimiser = 'adam'")
-        return self
-
-
-class Evaluation(Section):
-    """When nodes are tested, and with which head."""
-
-    every: Positive = 20
-    """Rounds between two tests."""
-    head: Literal["chosen", "oracle"] = "chosen"
-    """The head a node is tested with: the one it chose, or the one best on the test data (never honest)."""
-    images: Annotated[int, Field(ge=0)] = 0
-    """Of every test set, that many images, evenly spaced; 0: all of them."""
-
-
-class Runtime(Section):
-    """Where and how the run is computed."""
-
-    name: Literal["local", "ray"] = "local"
-    """On this machine, or on a Ray cluster."""
-    threads: Annotated[int, Field(ge=0)] = 0
-    """Threads that compute; 0: as many as there are cores."""
-    shards: Annotated[int, Field(ge=0)] = 0
-    """Parts that the nodes are divided into; 0: one, on Ray one per machine."""
-    executor: Literal["auto", "stacked", "looped"] = "auto"
-    """How nodes are computed: many small models at once, or one by one; "auto": by the model's size."""
-    dtype: Literal["float32", "float64"] = "float32"
-    """Type of weights."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16: layers compute in bfloat16, weights and averages stay as dtype says."""
-    device: str = "cpu"
-    """Where layers are computed, as torch names it; nodes' states stay in main memory."""
-
-
-SECTIONS: dict[str, type[Section]] = {
-    "data": Data,
-    "model": Model,
-    "topology": Topology,
-    "network": Network,
-    "training": Training,
-    "evaluation": Evaluation,
-    "runtime": Runtime,
-}
+from facade.sections import SECTIONS, Data, Evaluation, Model, Network, Runtime, Section, Topology, Training
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
@@ -459,22 +282,28 @@ def build_algorithm(resolved: Mapping[str, Any]) -> Any:
 
 
 def _sentence(error: ValidationError, prefix: str = "") -> str:
-    """What is wrong with an experiment, in one sentence per mistake."""
-    return "; ".join(_mistake(e, prefix) for e in error.errors())
+    """What is wrong with an experiment, in one sentence per mistake; a value that could be of several kinds and is
+    of none of them is one mistake."""
+    said: dict[str, list[str]] = {}
+    for mistake in error.errors():
+        what, why = _mistake(mistake, prefix)
+        said.setdefault(what, []).append(why)
+    return "; ".join(what + ", or ".join(whys) for what, whys in said.items())
 
 
-def _mistake(error: Any, prefix: str) -> str:
+def _mistake(error: Any, prefix: str) -> tuple[str, str]:
+    """What is wrong, and why where that is not said by it."""
     path = [str(part) for part in error["loc"] if part not in ("literal['auto']", "bool", "int", "str", "list[str]")]
     key = prefix + ".".join(path)
     if error["type"] == "extra_forbidden":
         section = SECTIONS.get(path[0])
         known = [f"{path[0]}.{k}" for k in section.model_fields] if section else list(SECTIONS)
-        return str(unknown("key", key, known))
+        return str(unknown("key", key, known)), ""
     if error["type"] == "missing":
-        return f"{key} is required"
+        return f"{key} is required", ""
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
-        return f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": ")
+        return f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": "), ""
     given = error["input"]
     shown = "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)
-    return f"{key} = {shown} is not possible: {message[0].lower()}{message[1:]}"
+    return f"{key} = {shown} is not possible: ", f"{message[0].lower()}{message[1:]}"

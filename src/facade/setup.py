@@ -13,7 +13,6 @@ import torch
 from facade import models
 from facade.algorithms.base import Algorithm
 from facade.config import Experiment, build_algorithm
-from facade.config import Training as TrainingSection
 from facade.data.federation import Federation, Ids
 from facade.data.load import load
 from facade.engine import Network, Plan, Shard
@@ -22,6 +21,7 @@ from facade.learner import Inputs, Learner, Training
 from facade.machine import has_bf16_instructions
 from facade.names import foreign, is_foreign, look_up
 from facade.optimisers import SGD, Adam, Optimiser, Schedule
+from facade.sections import Training as TrainingSection
 from facade.topology import TOPOLOGIES, Topology, connected
 
 

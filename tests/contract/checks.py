@@ -25,7 +25,7 @@ from torch import Tensor
 
 from experiments import digits
 from facade import tree
-from facade.config import Data, Experiment
+from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.data.load import load
 from facade.engine import Shard, Turn, play
@@ -33,6 +33,7 @@ from facade.messages import EVERYONE, Edges, Inbox, Post
 from facade.records import in_order
 from facade.result import Result
 from facade.runtimes.local import deliver, run
+from facade.sections import Data
 from facade.setup import Setup, set_up
 from runs import assert_same
 

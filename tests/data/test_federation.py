@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from facade import Experiment, Federation, run
-from facade.config import Data
 from facade.data.errors import DataError
 from facade.data.load import load
 from facade.errors import ExperimentError
+from facade.sections import Data
 
 
 def images(count, side=4, channels=()):

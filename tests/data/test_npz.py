@@ -126,7 +126,10 @@ def test_files_that_are_no_archives_are_refused(tmp_path):
         npz(makers.data(tmp_path, "npz", path="mine.npz"))
     with path.open("wb") as file:
         np.save(file, images(3, 4, 4))
-    with pytest.raises(DataError, match="is a single array"):
+    with pytest.raises(DataError, match=r"not a zip file\); make it with numpy.savez"):
+        npz(makers.data(tmp_path, "npz", path="mine.npz"))
+    path.write_text("no archive at all")
+    with pytest.raises(DataError, match=r"not a zip file\); make it with numpy.savez"):
         npz(makers.data(tmp_path, "npz", path="mine.npz"))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../escape.npy", b"x")

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from facade.config import Data
 from facade.data.partition import PARTITIONS, Pool, held_out
 from facade.errors import ExperimentError
+from facade.sections import Data
 
 LABELS = np.repeat(np.arange(10), 100)[np.random.default_rng(1).permutation(1000)]
 

@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from facade import Experiment, run
-from facade.config import Data
 from facade.data.errors import DataError
 from facade.data.load import load
 from facade.data.synthetic import convexity, gaussian_rows, optimum
+from facade.sections import Data
 
 L2 = 0.05
 

@@ -98,7 +98,7 @@ def test_of_two_members_the_other_one_is_believed(arrives):
 
 def test_one_that_says_to_be_ahead_does_not_begin_a_founding(arrives, tmp_path):
     assert arrives(await_everybody, 0, b=[5], c=[SILENT, SILENT, 0]) == 3
-    assert not lines(tmp_path / "log.jsonl")
+    assert [(event["event"], event["peers"]) for event in lines(tmp_path / "log.jsonl")] == [("waiting", ["c"])]
 
 
 def test_a_late_founder_begins_when_most_others_have(arrives):
@@ -107,7 +107,8 @@ def test_a_late_founder_begins_when_most_others_have(arrives):
 
 def test_who_has_another_list_or_is_silent_is_absent_after_the_deadline(arrives, tmp_path):
     arrives(await_everybody, 0, b=[0], c=[REFUSED], d=[SILENT])
-    assert [event["peers"] for event in lines(tmp_path / "log.jsonl")] == [["c", "d"]]
+    said = [(event["event"], event["peers"]) for event in lines(tmp_path / "log.jsonl")]
+    assert said == [("waiting", ["c", "d"]), ("absent", ["c", "d"])]
 
 
 def test_those_who_are_silent_are_asked_side_by_side(arrives):

@@ -6,6 +6,7 @@ import pytest
 
 from facade.cli.network import limits_for
 from facade.peers.headers import Reply, Status
+from facade.peers.journal import lines
 from facade.peers.membership import Limits
 from facade.peers.waiting import Brisk, Patient
 from facade.runtimes import parting
@@ -83,8 +84,15 @@ def silent(now):
     return None
 
 
-def test_who_has_finished_is_not_waited_for(leaves):
+def test_who_has_finished_is_not_waited_for(leaves, tmp_path):
     assert leaves(part, Patient, b=finished, c=finished) == 0
+    assert "staying" not in [event["event"] for event in lines(tmp_path / "log.jsonl")]
+
+
+def test_the_log_says_once_for_whom_a_site_stays(leaves, tmp_path):
+    leaves(part, Brisk, b=finished, c=silent)
+    said = [event["peers"] for event in lines(tmp_path / "log.jsonl") if event["event"] == "staying"]
+    assert said == [["c"]]
 
 
 def test_under_patient_one_that_is_back_within_the_deadline_finds_the_others(leaves):

@@ -41,6 +41,7 @@ def own_data(path, names, seed):
 def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(command, tmp_path, ports):
     ended = command("network", "admin", "-o", tmp_path / "admin.key")
     public = ended.out.split()[-1]
+    assert command("network", "public", tmp_path / "admin.key").out == f"{public}\n"
     homes = {id: tmp_path / id for id in ("h1", "h2", "h3")}
     for (id, home), port in zip(homes.items(), ports, strict=True):
         ended = command("node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", home)
@@ -193,6 +194,7 @@ def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path, up):
         said = [site.communicate()[0] for site in sites]
         taken = any("cannot be listened on" in text for text in said)
         assert taken or [site.returncode for site in sites] == [0, 0], said
+        assert taken or all("round 3 of 3  " in text and "accuracy after the final exchange" in text for text in said)
         return said
 
     homes = []
@@ -205,15 +207,21 @@ def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path, up):
         assert told["gain"] == pytest.approx(together - apart)
 
 
-def test_the_command_leaves_in_good_order_when_it_is_told_to(tmp_path, up):
+def test_the_command_says_that_it_waits_and_leaves_in_good_order_when_it_is_told_to(tmp_path, up, command):
     def told(number):
         with founded(TWO, tmp_path / str(number), "patient", QUICK) as made:
             home = made.homes[0]
         site = up(home)
-        until(lambda: logged(home, "started") or site.poll() is not None)  # the other one never comes
+        until(lambda: logged(home, "waiting") or site.poll() is not None)  # the other one never comes
+        status = command("node", "status", "--home", home).out
         site.terminate()
         said = site.communicate()[0]
-        assert "cannot be listened on" in said or site.returncode == 0, said
+        if "cannot be listened on" not in said:
+            assert site.returncode == 0, said
+            waited, left = said.splitlines()
+            assert waited == "waiting for n1, at most 90 s"
+            assert left == "left in good order; to come back: facade node up"
+            assert status.startswith("n0: round 0 of 3, epoch 1, policy patient")
         return [said]
 
     on_free_ports(told)

@@ -49,7 +49,7 @@ def choose(
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
     from facade.choose import offer
-    from facade.config import Data
+    from facade.sections import Data
 
     offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)

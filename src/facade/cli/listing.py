@@ -81,7 +81,8 @@ def _metrics() -> Iterator[Line]:
 
 
 def _settings() -> Iterator[Line]:
-    from facade.config import SECTIONS, Experiment
+    from facade.config import Experiment
+    from facade.sections import SECTIONS
 
     said, seed = _said_of_fields(Experiment), Experiment.model_fields["seed"]
     yield "name", said["name"], "a text = the file's name"

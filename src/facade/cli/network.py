@@ -30,6 +30,15 @@ def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to 
 
 
 @app.command()
+def public(key: Annotated[Path, typer.Argument(help="An admin's key.")]) -> None:
+    """Print the public half of an admin's key, for new sites' `facade node init --admin`."""
+    need_extra()
+    from facade.peers.identity import load_signing_key, public_half
+
+    write(f"{public_half(load_signing_key(key))}\n")
+
+
+@app.command()
 def build(
     joins: Annotated[list[Path], typer.Argument(help="The sites' .join files.")],
     experiment: Annotated[Path, typer.Option(help="The experiment, a TOML file.")],

@@ -72,17 +72,14 @@ def up(
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
+    from facade.cli.news import News
     from facade.runtimes.parting import LeftError, end_process, leaving_on_signals
     from facade.runtimes.peer import run
 
-    def show(rows: list[dict[str, object]]) -> None:
-        for row in rows:
-            if row["kind"] == "round":
-                err.print(f"round {row['round']}  {row['bytes']} bytes heard")
-
+    news = News(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
-            outcome = run(home, baseline=baseline, watch=show)
+            outcome = run(home, baseline=baseline, watch=news.rows, listen=news.event)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)

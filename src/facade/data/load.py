@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from facade.config import Data
 from facade.data.arrays import same_kind
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Ids, Labelled
@@ -19,6 +18,7 @@ from facade.data.partition import PARTITIONS, Partition, Pool, grouped, held_out
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
 from facade.names import is_foreign
+from facade.sections import Data
 
 
 def load(data: Data, seed: int) -> Federation:

@@ -15,7 +15,7 @@ from facade.errors import ExperimentError
 from facade.names import is_foreign
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 _CHUNK = 1024
 """Images changed at a time, so that loading needs little memory beyond the images themselves."""

@@ -18,7 +18,7 @@ from facade.data.errors import DataError
 from facade.data.federation import Dataset, Ids, Labelled
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -53,15 +53,12 @@ def _opened(path: Path) -> Iterator[Arrays]:
         remedy = f"run 'facade data get {known} --root {path.parent}', or put it" if known else "put your arrays"
         raise DataError(f"{path} does not exist; {remedy} there, or change data.path or data.root")
     try:
-        with path.open("rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise DataError(f"{path} is a single array; expected a .npz file made by numpy.savez")
-            with arrays:
-                yield arrays
+        # numpy.load would take any other file for pickled objects, and say how to trust it.
+        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
+            yield arrays
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
         raise DataError(
-            f"{path} cannot be read as a .npz file of plain arrays ({error}); make or get it again"
+            f"{path} cannot be read as a .npz file of plain arrays ({error}); make it with numpy.savez, or get it again"
         ) from None
 
 

@@ -17,7 +17,7 @@ from facade import seeds
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 Ids = NDArray[np.int64]
 

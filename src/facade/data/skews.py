@@ -22,7 +22,7 @@ from facade.data.federation import Dataset
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 Ids = NDArray[np.int64]
 

@@ -17,7 +17,7 @@ from facade.data.synthetic import synthetic
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 Source = Callable[["Data"], Dataset]
 

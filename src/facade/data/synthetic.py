@@ -18,7 +18,7 @@ from facade.data.errors import DataError
 from facade.data.federation import Dataset, Ids, Labelled
 
 if TYPE_CHECKING:
-    from facade.config import Data
+    from facade.sections import Data
 
 Floats = NDArray[np.float64]
 

@@ -6,19 +6,25 @@ import datetime
 import json
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from facade import store
 from facade.errors import ExperimentError
 
+Event = dict[str, Any]
+"""A line of the log: its time, the event's name, and facts."""
+
 
 class Journal:
     """An append-only log; every line has a time and an event. Lines are written whole and at once,
     so a killed process leaves at most one half line, which the next start ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, listen: Callable[[Event], None] = lambda event: None) -> None:
         self._path = path
+        self._listen = listen
+        """Told every event, by the thread that it happens in."""
         with store.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
@@ -31,8 +37,9 @@ class Journal:
     def write(self, event: str, **facts: Any) -> None:
         """Add a line."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "event": event} | facts, separators=(",", ":")) + "\n"
-        self._add(line.encode())
+        told: Event = {"time": now, "event": event} | facts
+        self._add(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+        self._listen(told)
 
     def _add(self, line: bytes) -> None:
         with self._lock, store.writing(self._path):
@@ -54,7 +61,7 @@ class Journal:
             self._file.close()
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def lines(path: Path) -> list[Event]:
     """The events of a log; half lines are left out."""
     events = []
     for line in path.read_bytes().splitlines() if path.exists() else []:

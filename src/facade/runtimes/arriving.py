@@ -18,13 +18,16 @@ def await_everybody(node: Node) -> None:
     """Wait until every member has answered once, at most for the deadline; not if the others have begun.
     Afterwards nobody is waited for as one who has yet to start: a peer that dies in the first round
     costs no more than in any other."""
-    unseen = {member.id for member in others(node)}
+    unseen, told = {member.id for member in others(node)}, False
     ends = time.monotonic() + node.membership.limits.deadline
     while unseen and time.monotonic() < ends:
         replies = _ask_all(node)
         if _are_there(node, replies, node.gate.round + 1):
             return
         unseen -= {id for id, reply in replies.items() if reply.status is not Status.REFUSED}
+        if unseen and not told:
+            node.journal.write("waiting", peers=sorted(unseen), seconds=node.membership.limits.deadline)
+            told = True
         if unseen:
             _pause(node)
     if unseen:

@@ -81,6 +81,7 @@ def part(node: Node) -> None:
     """
     gate, began = node.gate, time.monotonic()
     staying = {member.id: _Staying(member, began, began) for member in others(node)}
+    told = False
     while staying:
         asked = ask_each(node, [peer.member for peer in staying.values()], Kind.FAREWELL, gate.last_round)
         now = time.monotonic()
@@ -94,6 +95,9 @@ def part(node: Node) -> None:
             if staying and not gate.settled & staying.keys():
                 gate.said.wait(_PAUSE)
             staying = {id: peer for id, peer in staying.items() if id not in gate.settled}
+        if staying and not told:
+            node.journal.write("staying", peers=sorted(staying))
+            told = True
     node.journal.write("left")
 
 

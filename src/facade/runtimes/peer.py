@@ -21,7 +21,7 @@ from facade.learner import one_intra_op_thread
 from facade.messages import Everyone, Inbox, Post
 from facade.peers import identity
 from facade.peers.gate import Gate
-from facade.peers.journal import Journal, Metrics, lines
+from facade.peers.journal import Event, Journal, Metrics, lines
 from facade.peers.ledger import Ledger
 from facade.peers.membership import Member, Membership
 from facade.peers.outcome import Outcome, read_site, write_site
@@ -41,6 +41,8 @@ from facade.runtimes.scene import RemovedError, inbox_of
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
+Listen = Callable[[Event], None]
+"""Told every event of the log, by the thread that it happens in."""
 
 
 class _NextEpochError(Exception):
@@ -51,7 +53,13 @@ class Node:
     """One site of a federation, ready to run."""
 
     def __init__(
-        self, site: Site, *, baseline: bool = False, shared_port: bool = False, watch: Watch = lambda rows: None
+        self,
+        site: Site,
+        *,
+        baseline: bool = False,
+        shared_port: bool = False,
+        watch: Watch = lambda rows: None,
+        listen: Listen = lambda event: None,
     ) -> None:
         self.site = site
         self._watch = watch
@@ -62,7 +70,7 @@ class Node:
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
         with contextlib.ExitStack() as opened:
-            self.journal = Journal(site.run / "log.jsonl")
+            self.journal = Journal(site.run / "log.jsonl", listen)
             opened.callback(self.journal.close)
             self.lists.look(self.journal)
             self._open(opened, shared_port)
@@ -126,7 +134,8 @@ class Node:
         if outcome is None:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
-            self.journal.write("started", round=self.gate.round, epoch=self.membership.epoch, **where)
+            begun = {"round": self.gate.round, "rounds": self._scene.plan.rounds, "epoch": self.membership.epoch}
+            self.journal.write("started", **begun, **where)
             self._write_status(self.gate.round)
             try:
                 with one_intra_op_thread():
@@ -307,7 +316,7 @@ class Node:
         if scene is not self._scene:
             self._scene = scene
             self.gate.last_round = scene.plan.rounds
-            self.journal.write("epoch", epoch=self.membership.epoch, round=round)
+            self.journal.write("epoch", epoch=self.membership.epoch, round=round, rounds=scene.plan.rounds)
         return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}, 0))[1]
 
     def _why_shut_out(self) -> FacadeError:
@@ -345,12 +354,17 @@ class Node:
 
 
 def run(
-    home: str | Path, *, baseline: bool = False, shared_port: bool = False, watch: Watch = lambda rows: None
+    home: str | Path,
+    *,
+    baseline: bool = False,
+    shared_port: bool = False,
+    watch: Watch = lambda rows: None,
+    listen: Listen = lambda event: None,
 ) -> Outcome:
     """Run the site of a directory to the end of the experiment."""
     site = Site.load(Path(home))
     with RunDirectory(site.run).claimed():
-        node = Node(site, baseline=baseline, shared_port=shared_port, watch=watch)
+        node = Node(site, baseline=baseline, shared_port=shared_port, watch=watch, listen=listen)
         try:
             return node.run()
         finally:

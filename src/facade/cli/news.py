@@ -1,0 +1,72 @@
+"""What a running site tells the person in front of it: a line for every round, and for what an operator may have to
+do something about. The log in its run directory has everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from facade.peers.journal import Event
+from facade.rows import Row
+
+_REFUSED = {
+    "caller": "a call of {peer} is refused",
+    "callee": "{peer} refuses this site's calls",
+    "payload": "a message of {peer} is not used",
+}
+"""By the side of a refusal that the log names."""
+
+
+@dataclass
+class News:
+    """Turns rows and events of a site into lines, and says them."""
+
+    say: Callable[[str], None]
+    rounds: int = 0
+    """Of the run; known when it has started."""
+
+    def rows(self, rows: list[Row]) -> None:
+        """What was recorded of a round."""
+        for row in rows:
+            if row["kind"] == "round":
+                self.say(f"round {row['round']} of {self.rounds}  {row['bytes']:,} bytes heard")
+            else:
+                counts = np.asarray(row["confusion"])
+                moment = "the final exchange" if row["kind"] == "final" else f"round {row['round']}"
+                self.say(f"accuracy after {moment}: {np.trace(counts) / counts.sum():.1%} on this site's test data")
+
+    def event(self, event: Event) -> None:
+        """A line of the log; most of them need nobody's attention."""
+        self.rounds = event.get("rounds", self.rounds)
+        line = self._line(event)
+        if line is not None:
+            self.say(line)
+
+    def _line(self, event: Event) -> str | None:
+        peers = ", ".join(event.get("peers", []))
+        match event["event"]:
+            case "waiting" if peers:
+                return f"waiting for {peers}, at most {event['seconds']:g} s"
+            case "waiting":
+                return f"waiting until the others are in round {event['round'] + 1}, this site's first"
+            case "absent":
+                return f"beginning without {peers}: no answer"
+            case "missed":
+                return f"{self._moment(event)}: going on without {peers}"
+            case "refused":
+                details = f": {event['details']}" if event.get("details") else ""
+                return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"
+            case "jumped":
+                return f"too far behind the others: going on in {self._moment(event)}"
+            case "epoch":
+                return f"{self._moment(event)}: list {event['epoch']} is in force"
+            case "list-refused":
+                return f"the new membership.json is not used: {event['says']}"
+            case "staying":
+                return f"finished; staying until {peers} need nothing more from this site"
+        return None
+
+    def _moment(self, event: Event) -> str:
+        return "final exchange" if event["round"] == self.rounds else f"round {event['round'] + 1}"

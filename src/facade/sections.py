@@ -1,0 +1,187 @@
+"""The tables of an experiment's TOML file: every field, what it means, and what it is by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from facade.clusters import cluster_sizes
+from facade.topology import edges_in
+
+Positive = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the TOML file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Data(Section):
+    """Where the data come from and how they are divided."""
+
+    source: str
+    """Where images and labels come from: `facade list datasets`, or package.module:function."""
+    clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
+    """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"."""
+    skew: str = "rotate"
+    """How clusters differ: `facade list skews`, several joined by "+", or package.module:function."""
+    partition: str = "stratified"
+    """How images are divided among nodes: `facade list partitions`, or package.module:function."""
+    per_class: Positive = 4
+    """Images per class and node, for partition "sampled"."""
+    alpha: Finite = 0.5
+    """How alike nodes are, for partition "dirichlet": the smaller, the less."""
+    shards_per_node: Positive = 2
+    """Pieces a node is dealt, for partition "shards"."""
+    groups: list[list[int]] = []
+    """Classes of each cluster, for skew "labels"."""
+    severity: Finite = 1.0
+    """Strength of the skews blur, contrast, brightness and noise."""
+    validation: Fraction = 0.0
+    """Share of the training images kept back for validation."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of every class held out for testing, where a source has no test split of its own."""
+    root: str = "data"
+    """Directory that holds all data sets."""
+    path: str = ""
+    """Folder or file below root, for the sources "folder" and "npz"."""
+    size: Positive = 64
+    """Height and width in pixels, for folders of images."""
+    channels: Literal["auto", 1, 3] = "auto"
+    """Gray or RGB, for folders of images; "auto": RGB unless all images are gray."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes per cluster."""
+        return cluster_sizes(self.clusters)
+
+    @model_validator(mode="after")
+    def _clusters_make_sense(self) -> Self:
+        parts = self.clusters.split(":")
+        if not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise ValueError(f"clusters = '{self.clusters}' makes no sense; expected nodes per cluster, such as '30:2'")
+        return self
+
+
+class Model(Section):
+    """The architecture."""
+
+    name: str = "mlp"
+    """`facade list models`, or package.module:Class."""
+    head: str | Annotated[list[str], Field(min_length=1)] = "head"
+    """Name of the submodule (or of several) that is the head; "*": the whole model."""
+
+
+class Topology(Section):
+    """Who hears whom."""
+
+    name: str = "regular"
+    """`facade list topologies`, or package.module:Class."""
+    degree: int = 4
+    """Peers a node hears in a round, for topologies that have one."""
+    fresh: Literal["auto"] | bool = "auto"
+    """Whether there is a new graph every round; "auto": as the algorithm is described."""
+    file: str = ""
+    """A text file of edges, for name "file"; read once, it becomes the name "edges" and the edges."""
+    edges: str = ""
+    """Pairs of nodes that hear each other, such as "0-1 1-2", for name "edges"."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, written: Any) -> Any:
+        """Put a file's content in its place, so that hash, signature and every machine have the same graph."""
+        if not isinstance(written, Mapping) or written.get("name") != "file":
+            return written
+        return {**written, "name": "edges", "edges": edges_in(str(written.get("file", ""))), "file": ""}
+
+
+class Network(Section):
+    """Simulated trouble."""
+
+    loss: Fraction = 0.0
+    """Share of messages that do not arrive."""
+    offline: Fraction = 0.0
+    """Share of nodes that miss a round."""
+
+
+class Training(Section):
+    """How nodes train."""
+
+    rounds: Positive = 200
+    """How often nodes train and exchange."""
+    steps: Positive = 10
+    """Batches a node trains on in a round."""
+    batch: Positive = 8
+    """Samples in a batch."""
+    lr: Finite = 0.05
+    """Learning rate."""
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    """What turns gradients into steps; what it remembers stays with the node."""
+    momentum: Fraction = 0.0
+    """Of optimiser "sgd"."""
+    nesterov: bool = False
+    """Whether momentum looks ahead."""
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Added to gradients, times the weights."""
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    """How the learning rate changes over rounds."""
+    schedule_every: Positive = 100
+    """Rounds between two drops of the learning rate, for schedule "step"."""
+    schedule_factor: Finite = 0.1
+    """What a drop multiplies the learning rate by."""
+    init: Literal["common", "per-node"] = "common"
+    """Whether all nodes begin with the same weights."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov = true needs momentum; set training.momentum, such as 0.9")
+        if self.optimiser == "adam" and self.momentum:
+            raise ValueError("momentum belongs to optimiser 'sgd'; drop it or drop optimiser = 'adam'")
+        return self
+
+
+class Evaluation(Section):
+    """When nodes are tested, and with which head."""
+
+    every: Positive = 20
+    """Rounds between two tests."""
+    head: Literal["chosen", "oracle"] = "chosen"
+    """The head a node is tested with: the one it chose, or the one best on the test data (never honest)."""
+    images: Annotated[int, Field(ge=0)] = 0
+    """Of every test set, that many images, evenly spaced; 0: all of them."""
+
+
+class Runtime(Section):
+    """Where and how the run is computed."""
+
+    name: Literal["local", "ray"] = "local"
+    """On this machine, or on a Ray cluster."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """Threads that compute; 0: as many as there are cores."""
+    shards: Annotated[int, Field(ge=0)] = 0
+    """Parts that the nodes are divided into; 0: one, on Ray one per machine."""
+    executor: Literal["auto", "stacked", "looped"] = "auto"
+    """How nodes are computed: many small models at once, or one by one; "auto": by the model's size."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Type of weights."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16: layers compute in bfloat16, weights and averages stay as dtype says."""
+    device: str = "cpu"
+    """Where layers are computed, as torch names it; nodes' states stay in main memory."""
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": Data,
+    "model": Model,
+    "topology": Topology,
+    "network": Network,
+    "training": Training,
+    "evaluation": Evaluation,
+    "runtime": Runtime,
+}

@@ -1,0 +1,53 @@
+"""What an operator reads while a site runs."""
+
+import pytest
+
+from facade.cli.news import News
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        ({"event": "waiting", "peers": ["b", "c"], "seconds": 600.0}, "waiting for b, c, at most 600 s"),
+        ({"event": "waiting", "round": 4, "epoch": 1}, "waiting until the others are in round 5, this site's first"),
+        ({"event": "absent", "peers": ["c"]}, "beginning without c: no answer"),
+        ({"event": "missed", "round": 4, "peers": ["b"]}, "round 5: going on without b"),
+        ({"event": "missed", "round": 9, "peers": ["b"]}, "final exchange: going on without b"),
+        (
+            {"event": "refused", "peer": "b", "side": "callee", "reason": "other-membership", "details": "theirs is x"},
+            "b refuses this site's calls (other-membership: theirs is x)",
+        ),
+        (
+            {"event": "refused", "peer": "b", "side": "payload", "reason": "not-finite", "details": ""},
+            "a message of b is not used (not-finite)",
+        ),
+        (
+            {"event": "refused", "peer": "203.0.113.9", "side": "caller", "reason": "stranger"},
+            "a call of 203.0.113.9 is refused (stranger)",
+        ),
+        ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),
+        ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
+        ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),
+        ({"event": "staying", "peers": ["b"]}, "finished; staying until b need nothing more from this site"),
+        ({"event": "heard", "round": 4, "peer": "b"}, None),
+    ],
+)
+def test_events_that_concern_an_operator_are_sentences(event, line):
+    said = []
+    News(said.append, rounds=9).event(event)
+    assert said == ([line] if line else [])
+
+
+def test_rounds_and_evaluations_are_lines():
+    said = []
+    news = News(said.append)
+    news.event({"event": "started", "round": 0, "rounds": 20})
+    counts = [[3, 1], [0, 4]]
+    news.rows([{"kind": "round", "round": 20, "bytes": 12345}])
+    news.rows([{"kind": "evaluation", "round": 20, "confusion": counts}])
+    news.rows([{"kind": "final", "round": 20, "confusion": counts}])
+    assert said == [
+        "round 20 of 20  12,345 bytes heard",
+        "accuracy after round 20: 87.5% on this site's test data",
+        "accuracy after the final exchange: 87.5% on this site's test data",
+    ]
