@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from facade.history import load_all
-from facade.report import facts, panels, theme, words
+from facade.report import charts, facts, panels, theme, words
 from facade.report.page import report, vega
 from handmade import write_run
 from report.conftest import write_large_run
@@ -101,6 +101,32 @@ def test_an_interval_that_ends_at_100_percent_makes_nothing_surer(tmp_path):
     (said,) = words.verdicts(of(*made))  # no seed in common: 95 and 55 percent, 64 points either way for both
     assert "too much alike to tell apart" in said
     assert "interval -49.8 to 129.8" in said
+
+
+def test_experiments_are_called_by_what_sets_those_of_one_algorithm_apart(tmp_path):
+    made = [
+        two_rounds(tmp_path / str(number), [9, 9, 9, 8], *settings)
+        for number, settings in enumerate(
+            [
+                ("algorithm.name=facade", "algorithm.warmup=5", "training.lr=0.01"),
+                ("algorithm.name=facade", "algorithm.warmup=0", "training.lr=0.01"),
+                ("algorithm.name=el", "training.lr=0.05"),
+            ]
+        )
+    ]
+    assert [subject.label for subject in of(*made).subjects] == ["facade warmup=5", "facade warmup=0", "el"]
+
+
+def test_colours_and_marks_stand_in_one_legend():
+    names = ["facade warmup=5", "facade warmup=0", "el", "mine"]  # the second takes a colour that is left
+    colour, shape = charts.colour(names).to_dict(), charts.shape(names).to_dict()
+    assert colour["scale"]["domain"] == shape["scale"]["domain"] == names
+    assert len(set(colour["scale"]["range"])) == 4
+
+
+@pytest.mark.parametrize(("longest", "columns"), [(2, 4), (18, 2), (60, 1), (300, 1)])
+def test_long_names_stand_below_each_other(longest, columns):
+    assert theme.legend_columns(["el", "x" * longest]) == columns
 
 
 def test_training_alone_counts_with_its_best_learning_rate(tmp_path):

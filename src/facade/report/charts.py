@@ -79,7 +79,7 @@ def colour(names: Sequence[str]) -> alt.Color:
     """The colour of an experiment, the same everywhere."""
     given = theme.colours(names)
     scale = alt.Scale(domain=list(given), range=list(given.values()))
-    return alt.Color("who:N", title=None, scale=scale, legend=alt.Legend())
+    return alt.Color("who:N", title=None, scale=scale, legend=alt.Legend(columns=theme.legend_columns(names)))
 
 
 def shape(names: Sequence[str]) -> alt.Shape:

@@ -99,16 +99,23 @@ def _comparison(title: str, runs: list[History]) -> Comparison:
     local = [run for run in runs if run.algorithm == "local"]
     names = cluster_names([run.sizes for run in runs], max(run.clusters for run in runs))
     subjects = [
-        Subject(_label(label), group, estimates(group, local=local))
-        for label, group in zip(labels(groups), groups, strict=True)
+        Subject(label, group, estimates(group, local=local))
+        for label, group in zip(subject_labels(groups), groups, strict=True)
     ]
     return Comparison(title, names or ["all nodes"], subjects)
 
 
-def _label(label: dict[str, str]) -> str:
-    algorithm, *rest = label.items()
-    name = algorithm[1].rpartition(":")[2]
-    return " ".join([name, *(f"{key.rpartition('.')[2]}={value}" for key, value in rest if value != "-")])
+def subject_labels(groups: Sequence[Sequence[History]]) -> list[str]:
+    """What experiments are called: the algorithm, and what sets experiments with the same one apart. (That each
+    algorithm has a learning rate of its own is no difference between two experiments with one of them.)"""
+    described = labels(groups)
+    names = []
+    for own in described:
+        alike = [other for other in described if other["algorithm"] == own["algorithm"]]
+        telling = [key for key, value in own.items() if any(other[key] != value for other in alike)]
+        short = own["algorithm"].rpartition(":")[2]
+        names.append(" ".join([short, *(f"{key.rpartition('.')[2]}={own[key]}" for key in telling)]))
+    return names
 
 
 # Over rounds

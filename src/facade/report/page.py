@@ -18,7 +18,7 @@ from facade.errors import RunDirectoryError, StorageError
 from facade.history import History
 from facade.records import RunDirectory
 from facade.report import charts, theme
-from facade.report.facts import Comparison, comparisons
+from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.panels import VEGA_LITE, Figure
 from facade.report.samples import samples
 from facade.report.words import verdicts
@@ -145,10 +145,11 @@ def table_html(table: Table) -> str:
 
 def _configuration(runs: Sequence[History]) -> str:
     blocks = ["<h2>Configuration</h2>"]
-    for group in grouped(runs):
+    groups = grouped(runs)
+    for label, group in zip(subject_labels(groups), groups, strict=True):
         run, seeds = group[0], ", ".join(str(run.seed) for run in group)
         toml = (run.path / "experiment.toml").read_text()
-        name = f"{run.experiment['name']}: {run.algorithm}, seed{'s' if len(group) > 1 else ''} {seeds}"
+        name = f"{run.experiment['name']}: {label}, seed{'s' if len(group) > 1 else ''} {seeds}"
         blocks.append(f"<details><summary>{_text(name)}</summary><pre>{_text(toml)}</pre></details>")
     return "".join(blocks)
 

@@ -24,6 +24,9 @@ _SPARE = ["#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C", "#E69F00", "#009E73", "#00
 
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 
+_LEGEND_WIDTH, _SYMBOL_WIDTH, _LETTER_WIDTH = 330, 24, 6
+"""Pixels: of a panel on a telephone, of a legend's mark, and of a letter beside it, more or less."""
+
 CLUSTER_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#8C8C8C"]
 
 
@@ -39,7 +42,13 @@ def colours(labels: Iterable[str]) -> dict[str, str]:
     spare = [colour for colour in _SPARE if colour not in given.values()] or OKABE_ITO
     for number, name in enumerate([name for name in names if name not in given]):
         given[name] = spare[number % len(spare)]
-    return given
+    return {name: given[name] for name in names}
+
+
+def legend_columns(labels: Iterable[str]) -> int:
+    """How many labels fit side by side below the narrowest panel."""
+    longest = max((len(label) for label in labels), default=1)
+    return max(1, min(4, _LEGEND_WIDTH // (_SYMBOL_WIDTH + _LETTER_WIDTH * longest)))
 
 
 def cluster_colours(names: Iterable[str]) -> dict[str, str]:
@@ -59,7 +68,7 @@ def config(dark: bool = False) -> dict[str, Any]:
         "font": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif",
         "axis": axis,
         "legend": {
-            "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 4, "labelLimit": 220,
+            "labelColor": text, "titleColor": text, "orient": "bottom", "columns": 4, "labelLimit": 320,
             "titleFontWeight": "normal", "symbolStrokeWidth": 2,
             "symbolOpacity": 1,
         },
