@@ -6,7 +6,7 @@ import pytest
 from facade.bell import Bell
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_noted_and_the_second_does_not_wait(number):
     bell, told = Bell(), []
     before = signal.getsignal(number)
@@ -18,6 +18,16 @@ def test_the_first_signal_is_noted_and_the_second_does_not_wait(number):
             signal.raise_signal(signal.SIGINT)
     assert told == [number], "whoever is told is told once"
     assert signal.getsignal(number) is before
+
+
+def test_nohup_keeps_a_closed_terminal_away():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Bell().listening() as bell:
+            signal.raise_signal(signal.SIGHUP)
+        assert bell.rung is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_in_another_thread_nothing_rings():

@@ -113,6 +113,10 @@ def test_ifca_is_facade_without_a_core_on_the_complete_graph():
     assert experiment.topology.name == "complete"
 
 
+def test_a_list_of_one_head_is_that_head():
+    assert Experiment.of(DIGITS, ["model.head=['head']"]).hash == Experiment.of(DIGITS, ["model.head=head"]).hash
+
+
 BAD = {
     "algorithm.name=facde": "unknown algorithm 'facde'; did you mean 'facade'?",
     "algorithm.heds=2": "unknown key 'algorithm.heds'; did you mean 'algorithm.heads'?",

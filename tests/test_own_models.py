@@ -16,7 +16,7 @@ from facade.linear_heads import row_losses
 from facade.optimisers import SGD
 from facade.setup import set_up
 from facade.stacked import Stacked
-from learners import CLASSES, INPUTS, NODES, SHAPE, learner, plain_loss, samples
+from learners import CLASSES, INPUTS, NODES, SHAPE, learner, mlp, plain_loss, samples
 
 
 def chain(*layers):
@@ -106,7 +106,20 @@ def with_an_activation_at_the_end(activation):
     return lambda: nn.Sequential(OrderedDict(**layers, out=activation()))
 
 
+class Random(nn.Module):
+    """A fixed random projection in a buffer that a state_dict leaves out."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.rand(16), persistent=False)
+        self.core, self.head = nn.Linear(16, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.core(x.flatten(1) * self.mask).tanh())
+
+
 OWN = {
+    "a buffer outside the state_dict": Random,
     "a tanh at the end": with_an_activation_at_the_end(nn.Tanh),
     "a relu at the end": with_an_activation_at_the_end(nn.ReLU),
     "a head called by keyword": ByKeyword,
@@ -145,7 +158,40 @@ def test_a_model_is_trained_scored_and_delivered_as_one_and_the_same(factory):
         assert torch.allclose(delivered, computed, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("factory", OWN.values(), ids=OWN)
+def convolutions():
+    core = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.Tanh(), nn.Flatten())
+    return nn.Sequential(OrderedDict(core=core, head=nn.Linear(8, CLASSES)))
+
+
+@pytest.mark.parametrize("head", [("core.2", "head"), ("core.0", "head"), ("core.2.weight", "head"), ("core", "head")])
+@pytest.mark.parametrize("factory", [convolutions, mlp], ids=["looped", "stacked"])
+def test_a_head_of_several_parts_is_scored_and_trained_whole(factory, head):
+    if factory is mlp:
+        head = tuple(name.replace(".0", ".1").replace(".2", ".1") for name in head)
+    made = learner(factory, head=head, init="per-node")
+    params = made.init(1, 0, np.arange(NODES))
+    core, _ = made.split(params)
+    heads = tree.stack([made.split(made.init(2, j, np.arange(NODES)))[1] for j in range(2)], axis=1)
+    losses = made.score(core, heads, samples("choose"))
+    private = made.fit(params, made.memory(params), samples(), only="head").params
+    for node in range(NODES):
+        drawn = samples("choose").of(slice(node, node + 1))[0]
+        for j in range(2):
+            whole = tree.rows(core, node) | {name: leaf[node, j] for name, leaf in heads.items()}
+            assert losses[node, j].item() == pytest.approx(plain_loss(factory(), whole, drawn).item(), rel=1e-9)
+    for name, leaf in params.items():
+        assert torch.equal(private[name], leaf) == (name in core), name
+
+
+@pytest.mark.parametrize("executor", ["stacked", "looped"])
+def test_of_a_part_without_weights_nothing_is_trained(executor):
+    made = learner(lambda: models.softmax(SHAPE, CLASSES), executor=executor)
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples(), only="core").params
+    assert all(torch.equal(fitted[name], leaf) for name, leaf in params.items())
+
+
+@pytest.mark.parametrize("factory", [pytest.param(f, id=name) for name, f in OWN.items() if f is not Random])
 def test_a_model_is_trained_as_torch_trains_it(factory):
     made = learner(factory, init="per-node")
     params = made.init(1, 0, np.arange(NODES))

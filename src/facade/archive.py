@@ -10,7 +10,7 @@ from pathlib import Path
 from facade import store
 from facade.config import Experiment
 from facade.errors import RunDirectoryError
-from facade.records import RunDirectory
+from facade.records import RunDirectory, determining
 from facade.sections import Data
 
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
@@ -24,10 +24,19 @@ def archive(run: str | Path, into: str | Path) -> Path:
     if not directory.finished:
         raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
     experiment = Experiment.load(run / "experiment.toml").with_(f"data.root='{Data.model_fields['root'].default}'")
+    rows = directory.rows.path
+    if rows.suffix == ".gz":
+        raise RunDirectoryError(f"{run} is archived already: it holds no models")
+    other = RunDirectory(kept)
+    if other.started and determining(other.described()) != determining(experiment.model_dump()):
+        raise RunDirectoryError(f"{kept} keeps a run of another experiment; rename one of them, or archive elsewhere")
+    if other.finished:
+        with store.writing(kept):
+            (kept / "result.json").unlink()  # until all files are there it is not finished
     summary = {name: value for name, value in directory.read("result.json").items() if name != "run_dir"}
     store.replace(kept / "experiment.toml", experiment.toml().encode())
     for name in _COPIED:
         store.replace(kept / name, (run / name).read_bytes())
-    store.replace(kept / "rows.jsonl.gz", gzip.compress((run / "rows.jsonl").read_bytes(), mtime=0))
+    store.replace(kept / "rows.jsonl.gz", gzip.compress(rows.read_bytes(), mtime=0))
     store.replace(kept / "result.json", (json.dumps(summary, indent=1) + "\n").encode())
     return kept

@@ -10,8 +10,8 @@ from types import FrameType
 
 
 class Bell:
-    """Rings when SIGINT or SIGTERM arrives, so that a run can finish what it is doing; a second
-    Ctrl-C does not wait."""
+    """Rings when SIGINT or SIGTERM arrives, or the terminal is closed (SIGHUP, which nohup keeps away), so that a
+    run can finish what it is doing; a second Ctrl-C does not wait."""
 
     def __init__(self) -> None:
         self.rung: int | None = None
@@ -25,7 +25,10 @@ class Bell:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {number: signal.signal(number, self._ring) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, self._ring) for number in numbers}
         try:
             yield self
         finally:

@@ -24,10 +24,9 @@ def card(
     parts = [
         f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
         f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {input_words(facts)}."
-        f" Trained without pooling data by {len(images)} nodes that exchanged models for"
-        f" {experiment['training']['rounds']} rounds.",
+        f" Trained {_how(run)} for {experiment['training']['rounds']} rounds.",
         "## How good it is, and for whom",
-        _accuracies(run, same),
+        _accuracies(run, [] if run.tested_by_oracle else same) + (_ORACLE if run.tested_by_oracle else ""),
         f"Intervals: {LEVEL:.0%}, {TEST_NOISE}. Another seed would give another model; `facade show` over"
         " several seeds says how much that matters.",
         "## Data",
@@ -44,8 +43,13 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
+_ORACLE = (
+    '\n\nThe run was tested with the head that is best on the test data (`evaluation.head = "oracle"`), which no site'
+    " can know; how good the head is that this node chose was not measured."
+)
+
 _FILES = {
-    "model.py": "`from model import load, CLASSES`; needs PyTorch only (and safetensors)",
+    "model.py": "`from model import load, CLASSES`; needs PyTorch, safetensors and what it imports besides",
     "weights.safetensors": "the weights by name",
     "classes.json": "class names in the order of the outputs",
     "model.pt2": "the same as a torch.export program",
@@ -79,7 +83,8 @@ def _accuracies(run: History, same: Sequence[int]) -> str:
             confusion = run.final.confusion[tested]
             accuracy, interval = _accuracy(confusion, run.test_of[tested])
             low, high = interval.low, interval.high
-            samples = int(confusion.sum((1, 2)).max())
+            each = np.unique(run.test_of[tested], return_index=True)[1]  # nodes may share a test set
+            samples = int(confusion[each].sum())
             lines.append(f"| {name} | {accuracy:.1%} | {low:.1%} to {high:.1%} | {samples} |")
         else:
             lines.append(f"| {name} | not tested | | |")
@@ -99,9 +104,18 @@ def _groups(run: History) -> list[tuple[str, list[int]]]:
     return [(f"{word} {number} (nodes {_listed(members)})", members) for number, members in groups]
 
 
+def _how(run: History) -> str:
+    nodes = len(run.test_of)
+    if run.algorithm == "local":
+        return f"alone, beside {nodes - 1} other nodes that each trained alone,"
+    return f"without pooling data by {nodes} nodes that exchanged models"
+
+
 def _untested(run: History, same: Sequence[int], facts: dict[str, Any]) -> list[str]:
     others = [name for name, members in _groups(run) if not set(members) & set(same)]
     lines = [f"the data of {name}: another model was deployed there" for name in others]
+    if run.experiment["runtime"]["precision"] == "bf16":
+        lines.append("the full precision in which it is written: the run computed, and tested, in bfloat16")
     lines.append(f"anything but the test split of `{run.experiment['data']['source']}`: other sites, devices, years")
     return [*lines, *never_tested(facts["stored"])]
 

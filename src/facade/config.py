@@ -112,7 +112,9 @@ class Experiment(Section):
 
     def toml(self) -> str:
         """The resolved experiment: every field written out, nothing left to defaults."""
-        return tomli_w.dumps(self.model_dump())
+        written = self.model_dump()
+        written["algorithm"] = {k: v for k, v in self.algorithm.items() if v is not None}  # which TOML cannot say
+        return tomli_w.dumps(written)
 
     @functools.cached_property
     def hash(self) -> str:

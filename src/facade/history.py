@@ -19,7 +19,7 @@ import numpy as np
 from facade.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
 from facade.metrics import Counts, Floats
-from facade.records import RunDirectory, determining
+from facade.records import RunDirectory, determining, other_data
 from facade.rows import Row, RowsFile
 
 
@@ -61,6 +61,8 @@ class History:
     final: Evaluation
     heard_finally: float
     """Payload bytes of the final exchange, the mean over nodes."""
+    data: Row = field(default_factory=dict)
+    """What federation.json says."""
 
     @property
     def clusters(self) -> int:
@@ -89,6 +91,11 @@ class History:
             return 0
         given = self.experiment["algorithm"].get("heads")
         return given if isinstance(given, int) else int(self.choice.max()) + 1
+
+    @property
+    def tested_by_oracle(self) -> bool:
+        """Whether nodes were tested with the head best on the test data, and not with the one they chose."""
+        return self.heads > 1 and self.experiment["evaluation"]["head"] == "oracle"
 
     @functools.cached_property
     def point(self) -> dict[str, Any]:
@@ -151,6 +158,7 @@ def load(path: str | Path) -> History:
         evaluations=gathered.evaluations,
         final=evaluation,
         heard_finally=heard_finally,
+        data=facts,
     )
 
 
@@ -221,6 +229,11 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
             unfinished.append(str(error))
             continue
         twin = runs.setdefault((run.point_hash, run.seed), run)
+        if other_data(twin.data, run.data):
+            raise RunDirectoryError(
+                f"{path} and {twin.path} have the same settings and seed but were computed on other data; look at them"
+                " one at a time"
+            )
         if twin is not run:
             warnings.warn(f"{path} repeats the experiment and seed of {twin.path}; it is left out", stacklevel=2)
     if unfinished and (whole or not runs):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -90,16 +91,37 @@ class Training:
         return self.steps * self.batch
 
 
+class _Inside(threading.local):
+    """How many of the with-blocks below the calling thread is in."""
+
+    depth = 0
+
+
+_inside = _Inside()
+_busy: list[int] = []
+"""For every thread that is in one of them, how many threads torch had before the first."""
+_busy_lock = threading.Lock()
+
+
 @contextlib.contextmanager
 def one_intra_op_thread() -> Iterator[None]:
     """Keep torch from splitting single operations over threads on the calling thread: on a busy
-    machine its threads wait for each other by spinning, and small operations take ten times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    machine its threads wait for each other by spinning, and small operations take ten times as long.
+    (New threads begin with what was set last anywhere, so of runs that overlap only the first knows what was before.)
+    """
+    with _busy_lock:
+        before = _busy[0] if _busy else torch.get_num_threads()
+        _busy.append(before)
+        _inside.depth += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _busy_lock:
+            _busy.pop()
+            _inside.depth -= 1
+            if not _inside.depth:
+                torch.set_num_threads(before)
 
 
 class Learner:
@@ -228,8 +250,8 @@ class Learner:
 
     def memory(self, params: Params) -> Memory:
         """What the optimiser remembers before the first step, for weights like these."""
-        weights = dict(self._template.named_parameters())
-        return self.training.optimiser.memory({k: v for k, v in params.items() if k in weights})
+        own = {name: weight.dim() for name, weight in self._template.named_parameters()}
+        return self.training.optimiser.memory({k: v for k, v in params.items() if k in own}, own)
 
     def split(self, params: Params) -> tuple[Params, Params]:
         """(core, head) of a model."""
@@ -240,7 +262,10 @@ class Learner:
         """A torch module with the weights of one node (no node axis), in evaluation mode."""
         with seeds.global_torch(0, "template"):
             module = self._factory().to(self.dtype)
-        module.load_state_dict(params, strict=False)
+        own = named_tensors(module)  # with buffers that a state_dict leaves out
+        with torch.no_grad():
+            for name, value in params.items():
+                own[name].copy_(value)
         return module.eval()
 
     # Arithmetic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -41,11 +41,8 @@ class Cut:
 def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
     """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
     is the model's output. None: heads are scored by full passes."""
-    if prefixes != ("*",) and is_chain(module):
-        inside = [under(name, prefixes) for name in module._modules]  # with layers that stand there twice
-        at = inside.index(True) if True in inside else 0
-        if at and all(inside[at:]):
-            return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
+    if prefixes != ("*",) and is_chain(module) and (at := _head_begins(module, prefixes)):
+        return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
     if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
         return _trailing(module, prefixes[0], example)
     return None
@@ -56,9 +53,32 @@ def is_chain(module: nn.Module) -> bool:
     return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
 
 
+def leaves(chain: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The layers of a chain, those of chains inside it in their place, by dotted name."""
+    for name, child in chain._modules.items():  # with layers that stand there twice
+        if child is not None and is_chain(child):
+            yield from leaves(child, f"{path}{name}.")
+        elif child is not None:
+            yield f"{path}{name}", child
+
+
+def _head_begins(chain: nn.Module, prefixes: tuple[str, ...]) -> int | None:
+    """How many layers stand before the head; None if it is anything but whole layers at the end."""
+    begins, inside = None, False
+    for number, (name, layer) in enumerate(leaves(chain)):
+        inside = under(name, prefixes)
+        if not inside and any(under(f"{name}.{weight}", prefixes) for weight in named_tensors(layer)):
+            return None
+        if inside and begins is None:
+            begins = number
+        elif not inside and begins is not None and named_tensors(layer):
+            return None
+    return begins if inside else None
+
+
 def _part(chain: nn.Module, which: slice, x: Tensor) -> Tensor:
-    for layer in list(chain._modules.values())[which]:
-        x = layer(x)  # type: ignore[misc]
+    for _, layer in list(leaves(chain))[which]:
+        x = layer(x)
     return x
 
 

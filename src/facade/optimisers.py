@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ import torch
 from facade.tree import Params
 
 Memory = dict[str, Params]
-"""Slot name -> weight name -> tensor shaped like the weight. Empty for plain SGD."""
+"""Slot name -> weight name -> tensor that combines with the weight. Empty for plain SGD."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class Optimiser(ABC):
     weight_decay: float = 0.0
 
     @abstractmethod
-    def memory(self, params: Params) -> Memory:
-        """What a node remembers before its first step."""
+    def memory(self, params: Params, axes: Mapping[str, int]) -> Memory:
+        """What a node remembers before its first step. Weights may have axes of nodes and heads in front of the
+        `axes` that are their own."""
 
     @abstractmethod
     def step(self, weights: Params, gradients: Params, memory: Memory, round: int) -> None:
@@ -67,7 +69,7 @@ class SGD(Optimiser):
     momentum: float = 0.0
     nesterov: bool = False
 
-    def memory(self, params: Params) -> Memory:
+    def memory(self, params: Params, axes: Mapping[str, int]) -> Memory:
         if not self.momentum:
             return {}
         return {"momentum": {name: torch.zeros_like(p) for name, p in params.items()}}
@@ -88,9 +90,13 @@ class Adam(Optimiser):
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
 
-    def memory(self, params: Params) -> Memory:
-        zeros = {name: torch.zeros_like(p) for name, p in params.items()}
-        return {slot: {k: v.clone() for k, v in zeros.items()} for slot in ("mean", "square", "steps")}
+    def memory(self, params: Params, axes: Mapping[str, int]) -> Memory:
+        made = {slot: {name: torch.zeros_like(p) for name, p in params.items()} for slot in ("mean", "square")}
+        counts = {}
+        for name, p in params.items():  # one number for all of a weight: powers of it are dear
+            own = axes[name]
+            counts[name] = p.new_zeros(*p.shape[: p.dim() - own], *([1] * own))
+        return made | {"steps": counts}
 
     def step(self, weights: Params, gradients: Params, memory: Memory, round: int) -> None:
         rate = self.schedule.rate(self.lr, round)

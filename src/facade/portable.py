@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from facade.errors import ExperimentError
 from facade.learner import Inputs
+from facade.looped import named_tensors
 from facade.names import foreign, is_foreign
 
 
@@ -108,7 +109,8 @@ def _first_line(error: Exception) -> str:
 def source(model: Deployed, name: str, classes: list[str], traced: bool) -> str:
     """The text of model.py: the architecture written out; else the program model.pt2, if it could be
     `traced`; else a user's own class `name`, which must then be importable."""
-    network = written_out(model.network)
+    wave = torch.linspace(-1, 1, model.example().numel(), dtype=model.dtype).view_as(model.example())
+    network = written_out(model.network, wave)
     if network is None and not traced:
         network = _own_class(name, {"shape": model.inputs.shape, "classes": len(classes)})
     imports = {"OrderedDict(": "from collections import OrderedDict", "importlib.": "import importlib"}
@@ -126,9 +128,9 @@ def source(model: Deployed, name: str, classes: list[str], traced: bool) -> str:
     return Template(_HEAD + (_MODULE if network is not None else _PROGRAM)).substitute(facts)
 
 
-def written_out(module: nn.Module) -> str | None:
+def written_out(module: nn.Module, x: Tensor) -> str | None:
     """Python source that builds the architecture from torch.nn alone; None where that cannot be said,
-    because a module has a forward of its own."""
+    because a module has a forward of its own, or does not print all that it does with inputs such as x."""
     text = _expression(module, "        ")
     if text is None:
         return None
@@ -136,7 +138,18 @@ def written_out(module: nn.Module) -> str | None:
         rebuilt = eval(text, {"nn": nn, "OrderedDict": OrderedDict})
     except (SyntaxError, NameError, TypeError, ValueError):  # a layer that prints itself in another way
         return None
-    return text if repr(rebuilt) == repr(module) else None
+    return text if repr(rebuilt) == repr(module) and _computes_the_same(rebuilt, module, x) else None
+
+
+def _computes_the_same(rebuilt: nn.Module, module: nn.Module, x: Tensor) -> bool:
+    """Whether a module, given another one's weights, answers as that one does."""
+    weights, own = named_tensors(module), named_tensors(rebuilt)
+    if {name: leaf.shape for name, leaf in weights.items()} != {name: leaf.shape for name, leaf in own.items()}:
+        return False
+    with torch.no_grad():
+        for name, leaf in named_tensors(rebuilt.to(x.dtype)).items():
+            leaf.copy_(weights[name])
+        return torch.equal(rebuilt.eval()(x), module.eval()(x))
 
 
 def _expression(module: nn.Module, indent: str) -> str | None:
@@ -207,9 +220,13 @@ def load():
 
     model = Model().to($dtype)
     weights = load_file(HERE / "weights.safetensors")
-    unknown = model.network.load_state_dict(weights, strict=False).unexpected_keys
+    own = {**dict(model.network.named_parameters()), **dict(model.network.named_buffers())}
+    unknown = sorted(weights.keys() - own.keys())
     if unknown:
         raise ValueError(f"weights.safetensors does not fit this architecture: {unknown}")
+    with torch.no_grad():
+        for name, value in weights.items():
+            own[name].copy_(value)
     return model.eval()
 '''
 

@@ -38,6 +38,9 @@ from facade.stacks import Stack
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
 
+_LOCK = ".lock.tmp"
+"""Made where directories cannot be locked; `store.is_aside` takes it for nothing of the run."""
+
 _DECIDES_BITS = ("torch", "numpy", "cpu", "executor")
 """Entries of environment.json that can change the last bits of a result."""
 
@@ -52,7 +55,8 @@ def determining(resolved: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in hashed(resolved).items():
         flat |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, Mapping) else {name: value}
-    return flat
+    # As it comes back from a file: tuples are lists, and what is None is not written.
+    return {key: json.loads(json.dumps(value)) for key, value in flat.items() if value is not None}
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -125,23 +129,34 @@ class RunDirectory:
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
         """Make the directory and keep other processes from writing to it meanwhile."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise RunDirectoryError(f"{self.path} cannot be written: {error.strerror}") from None
-        try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                self._lock(handle)
+        with contextlib.ExitStack() as opened:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                handle = os.open(self.path, os.O_RDONLY)
+                opened.callback(os.close, handle)
+                locked = self._locked(handle)
+                if not locked:  # NFS locks nothing but files that are open for writing
+                    handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+                    opened.callback(os.close, handle)
+                    locked = self._locked(handle)
+            except OSError as error:
+                raise RunDirectoryError(f"{self.path} cannot be written: {error.strerror}") from None
+            if not locked:
+                warnings.warn(
+                    f"the file system of {self.path} has no locks; let no other process compute the same run",
+                    stacklevel=4,
+                )
             yield
-        finally:
-            os.close(handle)
 
-    def _lock(self, handle: int) -> None:
+    def _locked(self, handle: int) -> bool:
+        """Whether the file could be locked; False where that is not possible at all."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RunDirectoryError(f"{self.path}: another process is computing this run; wait for it") from None
+        except OSError:
+            return False
+        return True
 
     def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
         """Write what is known before the first round; an earlier beginning of the same run is
@@ -154,18 +169,22 @@ class RunDirectory:
 
     def check_same(self, federation: Federation, environment: Row) -> None:
         """Refuse to continue on other data; warn where the machine cannot give the same bits."""
-        there = self.read("federation.json")
-        if there.get("sha256") != described(federation)["sha256"]:
-            raise RunDirectoryError(
-                f"the data are not those that {self.path} began with (images, labels or their division differ);"
-                " restore them, or start again in another directory"
-            )
+        self.check_data(federation)
         before = {key: self.read("environment.json").get(key) for key in _DECIDES_BITS}
         differing = differences(before, {key: environment[key] for key in _DECIDES_BITS})
         if differing:
             warnings.warn(
                 f"continuing in another environment ({', '.join(differing)}): results need not be equal to the bit",
                 stacklevel=2,
+            )
+
+    def check_data(self, federation: Federation) -> None:
+        """RunDirectoryError unless these are the data of the run."""
+        other = other_data(self.read("federation.json"), described(federation))
+        if other:
+            raise RunDirectoryError(
+                f"the data are not those that {self.path} began with ({', '.join(other)} differ);"
+                " restore them, or start again in another directory"
             )
 
     def append(self, name: str, rows: list[Row]) -> None:
@@ -193,6 +212,11 @@ class RunDirectory:
 
     def _json(self, name: str, content: Row) -> None:
         store.replace(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def other_data(there: Row, here: Row) -> list[str]:
+    """In what the data of two runs differ, as their federation.json say; that of an older run may say less."""
+    return [key for key in there if key in here and key != "notes" and there[key] != here[key]]
 
 
 def described(federation: Federation) -> Row:

@@ -68,7 +68,8 @@ class Result:
         experiment = Experiment.load(directory.path / "experiment.toml")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run said what it had to say
-            learner = set_up(experiment, without_data(directory.read("federation.json"))).learner
+            here = experiment.with_("runtime.device=cpu")  # whatever the run was computed on
+            learner = set_up(here, without_data(directory.read("federation.json"))).learner
         models = load_file(directory.path / "models.safetensors")
         return cls(experiment, directory.rows, directory.read("result.json"), models, learner, directory.path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from facade.clusters import cluster_sizes
 from facade.topology import edges_in
@@ -75,6 +75,12 @@ class Model(Section):
     """`facade list models`, or package.module:Class."""
     head: str | Annotated[list[str], Field(min_length=1)] = "head"
     """Name of the submodule (or of several) that is the head; "*": the whole model."""
+
+    @field_validator("head")
+    @classmethod
+    def _one_is_no_list(cls, head: str | list[str]) -> str | list[str]:
+        """A list of one name is that name, also for the hash."""
+        return head[0] if isinstance(head, list) and len(head) == 1 else head
 
 
 class Topology(Section):

@@ -8,13 +8,12 @@ for the whole block. It covers nn.Sequential models made of the layers below.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from facade.executor import Executor, Fit, Prepare, in_chunks
-from facade.looped import is_chain, named_tensors, under
+from facade.looped import is_chain, leaves, named_tensors, under
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -84,7 +83,7 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
     if not is_chain(module) or not all(weight.requires_grad for weight in module.parameters()):
         return None
     chain: list[Layer] = []
-    for name, leaf in _leaves(module, ""):
+    for name, leaf in leaves(module):
         kind = type(leaf)  # a class derived from one of these computes something else
         if kind is nn.Linear:
             chain.append(Linear(name, leaf.bias is not None))
@@ -96,14 +95,6 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
             return None
     weights = [name for layer in chain if isinstance(layer, Linear) for name in (layer.weight, layer.bias) if name]
     return chain if sorted(weights) == sorted(named_tensors(module)) else None
-
-
-def _leaves(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
-    for name, child in module._modules.items():  # with layers that stand there twice
-        if child is not None and is_chain(child):
-            yield from _leaves(child, f"{path}{name}.")
-        elif child is not None:
-            yield f"{path}{name}", child
 
 
 def head_is_last(layers: list[Layer], prefixes: tuple[str, ...]) -> bool:
@@ -159,6 +150,8 @@ class Stacked(Executor):
         gradients: Params = {}
         outputs = [*inputs[1:], out]
         weighted = [layer for layer in trained if isinstance(layer, Linear)]
+        if not weighted:
+            return gradients
         for layer, z, out in zip(reversed(self._layers), reversed(inputs), reversed(outputs), strict=True):
             d = layer.backward(params, z, out, d, gradients, last=layer is weighted[0])
             if layer is weighted[0]:

@@ -145,7 +145,7 @@ def check_selection(select: str, jobs: Sequence[Job]) -> str:
     without = [job for job in jobs if job.experiment.data.validation == 0]
     if without:
         raise ExperimentError(f"--select {select} needs validation data; add --set data.validation=0.1")
-    if number in GROUP_METRICS and any(len(job.experiment.data.sizes) == 1 for job in jobs):
+    if number in {"fair_accuracy", "gap", *GROUP_METRICS} and any(len(job.experiment.data.sizes) == 1 for job in jobs):
         raise ExperimentError(f"--select {select} needs two clusters or more; expected validation.all or alike")
     return number
 
@@ -189,7 +189,8 @@ def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[
         writer.writerow([name, " ".join(candidate.point), mean, "yes" if candidate.chosen else "", values])
         if candidate.chosen:
             path = out / f"chosen-{name.rpartition(':')[2]}.toml"
-            store.replace(path, candidate.experiment.toml().encode())
+            whole = candidate.experiment.with_("runtime.threads=0")  # the sweep gave every run a part of the machine
+            store.replace(path, whole.toml().encode())
             written.append(path)
     store.replace(out / "selection.csv", file.getvalue().encode())
     return [out / "selection.csv", *written]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -67,12 +68,15 @@ def serve() -> None:
     from facade.config import Experiment
     from facade.runtimes import local
 
-    events = os.fdopen(os.dup(1), "w", buffering=1)
+    events = os.dup(1)
     os.dup2(2, 1)  # whatever a user's code prints must not mix with the events
     sys.path.append("")
 
     def tell(event: Event) -> None:
-        events.write(json.dumps(event) + "\n")
+        try:
+            os.write(events, json.dumps(event).encode() + b"\n")
+        except BrokenPipeError:  # the sweep is gone: its run is stopped as if somebody had asked for it
+            os.kill(os.getpid(), signal.SIGTERM)
 
     for line in sys.stdin:
         request = json.loads(line)

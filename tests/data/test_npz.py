@@ -59,6 +59,17 @@ def test_plain_gray_images_are_read(tmp_path):
     assert dataset.notes == []
 
 
+def test_without_test_arrays_a_part_of_every_class_is_held_out(tmp_path):
+    alone = {"x_train": images(20, 4, 4), "y_train": labels(20)}
+    dataset = loaded(tmp_path, **alone)
+    assert sorted(dataset.test.y.tolist()) == [0, 0, 1, 1]
+    together = torch.cat([dataset.train.x, dataset.test.x]).flatten(1).sort(0).values
+    assert torch.equal(together, torch.from_numpy(alone["x_train"]).flatten(1).sort(0).values)
+    nodes = loaded(tmp_path, **alone, nodes_train=np.arange(20) // 5)
+    assert sorted(nodes.test_node.tolist()) == [0, 1, 2, 3]
+    assert len(nodes.node) == 16
+
+
 def test_tables_are_read_as_float_rows(tmp_path):
     dataset = loaded(tmp_path, **plain(x_train=table(12), x_test=table(6)))
     assert dataset.train.x.shape == (12, 7)
@@ -114,7 +125,7 @@ def test_wrong_arrays_are_explained(tmp_path, changes, sentence):
 def test_missing_arrays_are_named(tmp_path):
     with pytest.raises(DataError, match=r"holds pictures; expected train_images, train_labels"):
         loaded(tmp_path, pictures=images(3, 4, 4))
-    with pytest.raises(DataError, match="has no y_test; expected x_train, y_train, x_test, y_test"):
+    with pytest.raises(DataError, match="has no y_test; expected x_train, y_train, x_test, y_test, or the first two"):
         loaded(tmp_path, **{k: v for k, v in plain().items() if k != "y_test"})
 
 

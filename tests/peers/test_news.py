@@ -28,7 +28,7 @@ from facade.cli.news import News
         ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),
         ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
         ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),
-        ({"event": "staying", "peers": ["b"]}, "finished; staying until b need nothing more from this site"),
+        ({"event": "staying", "peers": ["b"]}, "finished; staying for b, who may still need its messages"),
         ({"event": "heard", "round": 4, "peer": "b"}, None),
     ],
 )

@@ -1,6 +1,7 @@
 """What a run found, kept without its models."""
 
 import gzip
+import shutil
 
 import pytest
 
@@ -67,6 +68,16 @@ def test_damaged_rows_are_refused_with_a_sentence(digits_runs, tmp_path, damage)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(RunDirectoryError, match=r"rows.jsonl.gz.*damaged"):
         history.load(kept)
+
+
+def test_a_run_of_another_experiment_is_not_written_over(digits_runs, tmp_path):
+    kept = archive(digits_runs / "el-1", tmp_path)
+    shutil.copytree(digits_runs / "facade-1", tmp_path / "runs" / "el-1")
+    with pytest.raises(RunDirectoryError, match="keeps a run of another experiment"):
+        archive(tmp_path / "runs" / "el-1", tmp_path)
+    assert 'name = "el"' in (kept / "experiment.toml").read_text()
+    with pytest.raises(RunDirectoryError, match="is archived already"):
+        archive(kept, tmp_path / "again")
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(digits_runs, tmp_path):

@@ -54,6 +54,14 @@ def test_runs_of_local_among_the_runs_are_what_gains_are_measured_against(check,
     assert "min_gain_over_local = 0.05: kept, 0.1000" in ended.out
 
 
+def test_heads_chosen_on_test_data_are_not_judged_by_their_accuracy(check, tmp_path):
+    oracle = write_run(tmp_path / "oracle", SETTLED, {}, [9, 9, 9, 8], "evaluation.head=oracle")
+    ended = check("min_cluster_accuracy = 0.5\nmust_settle = true", oracle)
+    assert ended.code == 2
+    assert "min_cluster_accuracy = 0.5: not judged; it was tested with the heads best on the test data" in ended.out
+    assert "must_settle = true: kept" in ended.out
+
+
 @pytest.mark.parametrize("clause", BROKEN)
 def test_a_broken_clause_leaves_with_1_and_says_value_and_interval(check, good, clause):
     ended = check(clause, good)

@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from collections import OrderedDict
@@ -124,10 +125,67 @@ def test_the_onnx_model_and_the_program_compute_the_same(runs, tmp_path):
 @pytest.mark.parametrize("name", ["softmax", "mlp", "cnn", "gn-lenet"])
 def test_plain_architectures_are_written_out(name):
     module = set_up(tiny(f"model.name={name}")).learner.module({})
-    text = written_out(module)
+    text = written_out(module, torch.rand(2, 1, 8, 8))
     rebuilt = eval(text, {"nn": nn, "OrderedDict": OrderedDict})
     assert list(rebuilt.state_dict()) == list(module.state_dict())
     assert repr(rebuilt) == repr(module)
+
+
+class Pooled(nn.Sequential):
+    """A layer that does not print all that it does."""
+
+    def __init__(self, shape, classes):
+        pool = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+        super().__init__(OrderedDict(core=nn.Sequential(pool, nn.Flatten()), head=nn.Linear(64, classes)))
+
+
+def test_a_layer_that_does_not_print_all_it_does_is_traced(tmp_path, without_onnx):
+    assert written_out(nn.Sequential(*Pooled((1, 8, 8), 10).core), torch.rand(2, 1, 8, 8)) is None
+    run(tiny("model.name=results.test_export:Pooled"), tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model", node=0)
+    assert "torch.export.load" in (tmp_path / "model" / "model.py").read_text()
+
+
+class Masked(nn.Module):
+    """A random buffer that a state_dict leaves out."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.register_buffer("mask", torch.rand(64), persistent=False)
+        self.core, self.head = nn.Linear(64, 8), nn.Linear(8, classes)
+
+    def forward(self, x):
+        z = self.core(x.flatten(1) * self.mask)
+        return self.head(z if float(z.detach().sum()) > 0 else -z)  # which no tracer can follow
+
+
+def test_buffers_outside_the_state_dict_are_taken_home(tmp_path, without_onnx):
+    experiment = tiny("model.name=results.test_export:Masked", "training.init=per-node")
+    result = run(experiment, tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model", node=1)
+    test = load(experiment.data, experiment.seed).tests[0]
+    written = runpy.run_path(str(tmp_path / "model" / "model.py"))["load"]()
+    with torch.no_grad():
+        answers = written(test.x).argmax(1)
+    (own,) = [row for row in result.rows if row["kind"] == "final" and row["node"] == 1]
+    assert int((answers == test.y).sum()) == np.trace(own["confusion"])
+
+
+def test_the_card_of_a_run_tested_by_an_oracle_claims_no_accuracy(tmp_path, without_onnx):
+    run(tiny("evaluation.head=oracle"), tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model", node=0)
+    text = (tmp_path / "model" / "README.md").read_text()
+    assert "the head that is best on the test data" in text
+    assert text.count("not tested |") == 2
+
+
+def test_the_card_of_a_node_that_trained_alone_says_so(tmp_path, without_onnx):
+    run(tiny("algorithm.name=local"), tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model", node=0)
+    assert (
+        "Trained alone, beside 3 other nodes that each trained alone, for 6 rounds"
+        in (tmp_path / "model" / "README.md").read_text()
+    )
 
 
 class Untraceable(nn.Module):

@@ -1,18 +1,25 @@
+import dataclasses
+import errno
+import fcntl
 import os
 import random
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
-from facade import Experiment, Result, run, store
+from facade import Experiment, Federation, Result, run, store
 from facade.algorithms import ALGORITHMS
-from facade.errors import RunDirectoryError, StoppedError, StorageError
+from facade.algorithms.el import EL
+from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
+from facade.history import load_all
 from facade.records import RunDirectory
 from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
@@ -185,6 +192,52 @@ def test_resuming_on_other_data_is_refused(tmp_path, monkeypatch):
         run(tiny(), tmp_path / "run", resume=True)
 
 
+def test_resuming_on_data_that_are_divided_or_scaled_otherwise_is_refused(tmp_path):
+    x, y = np.arange(60 * 16, dtype=np.uint8).reshape(60, 4, 4), np.arange(60) % 3
+    even, uneven = ([(x[:at], y[:at]), (x[at:], y[at:])] for at in (30, 15))
+    test = (x[:12], y[:12])
+    given = Federation.from_nodes(even, test=test)
+    topology = ("topology.name=complete", "algorithm.name=el")
+    experiment = Experiment.of({"data": given.section, "training": {"rounds": 4}, "evaluation": {"every": 2}}, topology)
+    with pytest.raises(StoppedError):
+        run(experiment, tmp_path / "run", federation=given, progress=stop_at(3))
+    others = {
+        "images": Federation.from_nodes(uneven, test=test),
+        "mean": dataclasses.replace(given, mean=[0.25]),
+    }
+    for what, other in others.items():
+        with pytest.raises(RunDirectoryError, match=rf"began with \(.*{what}.* differ\)"):
+            run(experiment, tmp_path / "run", federation=other, resume=True)
+    run(experiment, tmp_path / "run", federation=given, resume=True)
+    with pytest.raises(RunDirectoryError, match="the data are not those"):
+        run(experiment, tmp_path / "run", federation=others["images"], resume=True)
+    run(experiment, tmp_path / "other", federation=others["images"])
+    with pytest.raises(RunDirectoryError, match="same settings and seed but were computed on other data"):
+        load_all([tmp_path])
+
+
+@dataclass(frozen=True)
+class Weighted(EL):
+    """EL with fields of its own that TOML writes in another way, or not at all."""
+
+    weights: tuple[float, ...] = (0.5, 0.5)
+    clip: float | None = None
+
+
+def test_own_algorithms_with_tuples_and_none_among_their_fields_resume(tmp_path):
+    experiment = tiny("algorithm.name=results.test_resume:Weighted")
+    stopped(experiment, tmp_path / "run", 3)
+    run(experiment, tmp_path / "run", resume=True)
+    assert Result.load(tmp_path / "run").experiment.hash == experiment.hash
+    with pytest.raises(RunDirectoryError, match=r"algorithm.weights = \[0.5, 0.5\] there and \[0.1, 0.9\] here"):
+        run(experiment.with_("algorithm.weights=[0.1, 0.9]"), tmp_path / "run", resume=True)
+
+
+def test_resume_without_a_directory_is_refused():
+    with pytest.raises(ExperimentError, match="nothing to resume without a run directory"):
+        run(tiny(), resume=True)
+
+
 def test_another_environment_is_said(tmp_path, monkeypatch):
     stopped(tiny(), tmp_path / "run", 3)
     monkeypatch.setattr(np, "__version__", "9.9")
@@ -194,6 +247,29 @@ def test_another_environment_is_said(tmp_path, monkeypatch):
 
 def test_two_processes_cannot_compute_one_run(tmp_path):
     with RunDirectory(tmp_path / "run").claimed(), pytest.raises(RunDirectoryError, match="another process"):
+        run(tiny(), tmp_path / "run")
+
+
+def test_where_directories_cannot_be_locked_a_file_is(tmp_path, monkeypatch):
+    real = fcntl.flock
+
+    def over_a_network(handle, how):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", over_a_network)
+    with RunDirectory(tmp_path / "run").claimed(), pytest.raises(RunDirectoryError, match="another process"):
+        run(tiny(), tmp_path / "run")
+    run(tiny(), tmp_path / "run")
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
+    def unsupported(handle, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.warns(UserWarning, match="has no locks; let no other process compute the same run"):
         run(tiny(), tmp_path / "run")
 
 
@@ -349,6 +425,15 @@ def test_a_loaded_result_is_the_result_that_the_run_returned(tmp_path):
     x = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)
     prepared = ran.learner.inputs.prepare(x, torch.float32)
     assert torch.equal(loaded.model(3)(prepared), ran.model(3)(prepared))
+
+
+def test_a_run_of_an_accelerator_is_loaded_where_there_is_none(tmp_path):
+    run(tiny(), tmp_path / "run")
+    file = tmp_path / "run" / "experiment.toml"
+    file.write_text(file.read_text().replace('device = "cpu"', 'device = "cuda"'))
+    loaded = Result.load(tmp_path / "run")
+    assert loaded.experiment.runtime.device == "cuda"
+    assert loaded.model(0)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
 def test_what_is_not_a_finished_run_is_not_loaded(tmp_path):

@@ -126,6 +126,7 @@ def test_the_best_point_on_validation_data_is_chosen_for_every_algorithm(sweep, 
         assert float(chosen[0]["mean validation.fair_accuracy"]) == max(means)
         written = Experiment.load(tmp_path / "out" / f"chosen-{algorithm}.toml")
         assert f"training.lr={written.training.lr}" in chosen[0]["point"]
+        assert written.runtime.threads == 0, "what the sweep gave a run of the machine is not part of the choice"
 
 
 def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
@@ -348,6 +349,8 @@ BAD = {
     ("--seeds", "1", "--select", "validation.fair"): "unknown number to select by 'fair'",
     ("--seeds", "1", "--select", "validation.all", "--set", "data.validation=0"): "needs validation data",
     ("--seeds", "1", "--select", "validation.eo", "--set", "data.clusters=4"): "needs two clusters or more",
+    ("--seeds", "1", "--select", "validation.gap", "--set", "data.clusters=4"): "needs two clusters or more",
+    ("--seeds", "1", "--set", "runtime.name=ray"): "the experiment says runtime.name = 'ray'; add --runtime ray",
 }
 
 

@@ -154,6 +154,7 @@ def test_a_tracker_that_fails_on_the_way_costs_a_warning_and_not_the_run(tmp_pat
 def test_a_tracker_that_cannot_start_is_one_sentence(tmp_path):
     with pytest.raises(ExperimentError, match="Broken cannot be used: nobody there"):
         run(tiny(), tmp_path / "run", progress=Broken(tmp_path / "closed"))
+    run(tiny(), tmp_path / "run")  # nothing was left there
 
 
 def test_an_unknown_tracker_and_a_missing_extra_are_refused(command, tmp_path, monkeypatch):

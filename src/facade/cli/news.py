@@ -65,7 +65,7 @@ class News:
             case "list-refused":
                 return f"the new membership.json is not used: {event['says']}"
             case "staying":
-                return f"finished; staying until {peers} need nothing more from this site"
+                return f"finished; staying for {peers}, who may still need its messages"
         return None
 
     def _moment(self, event: Event) -> str:

@@ -58,6 +58,11 @@ def sweep(
         planned = Sweep(
             experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*crew.settings, *(settings or ())), preset
         ).jobs()
+        if runtime == "local" and any(job.experiment.runtime.name == "ray" for job in planned):
+            raise ExperimentError(
+                "the experiment says runtime.name = 'ray'; add --runtime ray, which spreads whole runs over a cluster,"
+                " or --set runtime.name=local"
+            )
         number = check_selection(select, planned) if select else None
         todo = [job for job in planned if not job.finished]
         print_plan(planned, todo, crew.size)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from facade.data.arrays import class_names, labelled, same_kind, scale
 from facade.data.download import REMOTES
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Ids, Labelled
+from facade.data.partition import held_out
 
 if TYPE_CHECKING:
     from facade.sections import Data
@@ -35,7 +37,10 @@ def npz(data: Data) -> Dataset:
     with _opened(path) as arrays:
         layout = _layout(arrays, path)
         train, node = _split(arrays, layout, "train", path)
-        test, test_node = _split(arrays, layout, "test", path)
+        if layout[1].format("test") in arrays:
+            test, test_node = _split(arrays, layout, "test", path)
+        else:
+            train, test, node, test_node = _divided(train, node, data.test_fraction, path)
         names = [str(name) for name in arrays["classes"]] if "classes" in arrays else None
         unused = len(arrays[layout[1].format("val")]) if layout[1].format("val") in arrays else 0
     same_kind(train, test, f"{path}, test")
@@ -65,15 +70,28 @@ def _opened(path: Path) -> Iterator[Arrays]:
 def _layout(arrays: Arrays, path: Path) -> tuple[str, str, str]:
     for layout in (_MEDMNIST, _PLAIN):
         wanted = [name.format(split) for split in ("train", "test") for name in layout[:2]]
-        if any(name in arrays for name in wanted):
-            missing = [name for name in wanted if name not in arrays]
-            if missing:
-                raise DataError(f"{path} has no {missing[0]}; expected {', '.join(wanted)}")
+        found = [name for name in wanted if name in arrays]
+        if found in (wanted, wanted[:2]):
             return layout
+        if found:
+            missing = next(name for name in wanted if name not in arrays)
+            raise DataError(f"{path} has no {missing}; expected {', '.join(wanted)}, or the first two alone")
     raise DataError(
         f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; expected train_images, train_labels, test_images,"
         " test_labels (MedMNIST's layout) or x_train, y_train, x_test, y_test"
     )
+
+
+def _divided(
+    samples: Labelled, node: Ids | None, fraction: float, path: Path
+) -> tuple[Labelled, Labelled, Ids | None, Ids | None]:
+    """Training and test samples of a file that has no test split, and the nodes of both: a part of every class,
+    or of every node's samples."""
+    out = held_out(samples.y.numpy() if node is None else node, fraction, 0, "test", least=int(node is not None))
+    if not out.any():
+        raise DataError(f"{path} has no test split, and data.test_fraction = {fraction} of it is no sample; raise it")
+    rows = torch.from_numpy(out)
+    return samples[~rows], samples[rows], None if node is None else node[~out], None if node is None else node[out]
 
 
 def _split(arrays: Arrays, layout: tuple[str, str, str], split: str, path: Path) -> tuple[Labelled, Ids | None]:

@@ -18,7 +18,7 @@ from facade.bell import Bell
 from facade.checkpoint import Checkpoint, Checkpoints
 from facade.config import Experiment
 from facade.data.federation import Federation
-from facade.errors import RunDirectoryError, StoppedError
+from facade.errors import ExperimentError, RunDirectoryError, StoppedError
 from facade.records import RunDirectory, environment, in_order
 from facade.result import Result, health_of_heads, judge, summarise
 from facade.rows import Row
@@ -88,12 +88,11 @@ def record(
     if files is not None:
         files.check(experiment, resume)
         if files.finished:
-            with (
-                contextlib.suppress(RunDirectoryError),
-                files.claimed(),
-            ):  # whoever just ends it tidies up
+            with contextlib.suppress(RunDirectoryError), files.claimed():  # whoever just ends it tidies up
                 _tidy(files)
-            return Result.load(files.path)
+            return _loaded(files, federation)
+    elif resume:
+        raise ExperimentError("there is nothing to resume without a run directory; name it, or leave resume out")
     setup = set_up(experiment, federation)
     compute = runtime(setup)
     if files is None:
@@ -102,8 +101,15 @@ def record(
         files.check(experiment, resume)  # another process may have been here meanwhile
         if files.finished:
             _tidy(files)
-            return Result.load(files.path)
+            return _loaded(files, federation)
         return compute(Recorder(setup, files, progress, rings))
+
+
+def _loaded(files: RunDirectory, federation: Federation | None) -> Result:
+    """A finished run; RunDirectoryError if it was computed on other data than are given now."""
+    if federation is not None:
+        files.check_data(federation)
+    return Result.load(files.path)
 
 
 def _tidy(files: RunDirectory) -> None:
@@ -128,21 +134,17 @@ class Recorder:
     def start(self) -> Checkpoint | None:
         """Begin the run's files, or cut them back to the checkpoint from which the run continues."""
         self._rows = []
-        checkpoint = None if self._files is None else self._begin(self._files)
+        setup, files = self.setup, self._files
+        where = environment(setup.learner.threads, setup.learner.executor.name)
+        checkpoint = None if files is None else Checkpoints(files).restore()
+        if files is not None and checkpoint is not None:
+            files.check_same(setup.federation, where)
         self._kept = checkpoint.round if checkpoint else 0
+        self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
+        if files is not None and checkpoint is None:
+            files.begin(setup.experiment, setup.federation, where)
         self._lap = time.perf_counter()
         self._started = self._lap - (checkpoint.seconds if checkpoint else 0)
-        self._progress.start(self.setup.experiment, self._kept)
-        return checkpoint
-
-    def _begin(self, files: RunDirectory) -> Checkpoint | None:
-        setup = self.setup
-        where = environment(setup.learner.threads, setup.learner.executor.name)
-        checkpoint = Checkpoints(files).restore()
-        if checkpoint is None:
-            files.begin(setup.experiment, setup.federation, where)
-        else:
-            files.check_same(setup.federation, where)
         return checkpoint
 
     def add(self, rows: list[Row]) -> None:
