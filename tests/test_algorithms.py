@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from contract.checks import made, one_turn, ran, tiny, travelled
+from contract.checks import inbox_of, made, one_turn, ran, tiny, travelled
 from facade import tree
+from facade.algorithms.base import chosen, joined
 from facade.algorithms.dac import DAC
 from facade.engine import Samples
 from facade.errors import ExperimentError
@@ -272,3 +273,39 @@ def test_losses_and_absences_have_the_asked_frequency():
     assert abs(online.mean() - 0.8) < 0.02
     kept = [len(network.deliver(shard, round, EVERYONE).sender) for round in range(500)]
     assert abs(np.mean(kept) / 56 - 0.7 * 0.8**2) < 0.02
+
+
+def test_a_head_is_trained_with_its_own_memory_and_no_other_memory_moves():
+    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", "training.momentum=0.9", "training.lr=0.01"))
+    state, turn = travelled(setup).states()[2], one_turn(setup, 2)
+    mark = torch.arange(1.0, 4.0).view(1, 3, 1)
+    apart = tree.map(lambda leaf: (leaf.flatten(2) + mark).view_as(leaf), state.heads_memory)
+    state = state._replace(heads_memory=apart)
+    after = setup.algorithm.local(turn, state)
+    memory = {slot: joined(state.core_memory[slot], chosen(apart[slot], after.choice)) for slot in apart}
+    fitted = turn.learner.fit(joined(state.core, chosen(state.heads, after.choice)), memory, turn.samples("train"))
+    assert tree.digest(setup.algorithm.model(after), 8) == tree.digest(fitted.params, 8)
+    others = torch.arange(3) != after.choice.unsqueeze(1)
+    for slot, leaves in apart.items():
+        for name, leaf in leaves.items():
+            assert torch.equal(after.heads_memory[slot][name][others], leaf[others])
+
+
+def test_deprl_keeps_the_momentum_of_head_and_core_and_notes_the_heads_loss():
+    setup = made(tiny("deprl", "training.momentum=0.9"))
+    turn = one_turn(setup, 0)
+    begun = setup.algorithm.init(turn.shard)
+    after = setup.algorithm.local(turn, begun)
+    assert all(leaf.abs().max() > 0 for leaf in after.memory["momentum"].values())
+    heads = turn.learner.fit(joined(begun.core, begun.head), begun.memory, turn.samples("train"), only="head")
+    assert torch.equal(after.loss, heads.loss)
+
+
+def test_a_model_without_loss_is_very_similar_and_not_infinitely(monkeypatch):
+    setup = made(tiny("dac"))
+    turn = one_turn(setup, 0)
+    state = setup.algorithm.local(turn, setup.algorithm.init(turn.shard))
+    monkeypatch.setattr(type(turn.learner), "compare", lambda self, models, receiver, *_: torch.zeros(len(receiver)))
+    heard = inbox_of(turn.shard, setup.algorithm.message(turn, state), setup.algorithm.wanted(turn, state))
+    measured = setup.algorithm.mix(turn, state, heard).measured
+    assert measured.max() == pytest.approx(1e6)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
-from facade import ExperimentError, models, tree
+from facade import ExperimentError, linear_heads, models, tree
 from facade.learner import Learner, Training
 from facade.linear_heads import fitted as fitted_head
 from facade.linear_heads import row_losses
@@ -382,3 +382,18 @@ def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_fe
     fitted = fitted_head(z, y, common, 80)
     before, after = (row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
     assert after < before
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.05, 1.0])
+def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale):
+    draw = torch.Generator().manual_seed(1)
+    y = (torch.arange(60) ** 2) % 3
+    z = scale * torch.randn(60, 4, dtype=torch.float64, generator=draw)
+    weight = torch.randn(3, 4, dtype=torch.float64, generator=draw)
+    head = {"head.weight": weight, "head.bias": torch.zeros(3, dtype=torch.float64)}
+    fold = torch.empty_like(y)
+    fold[torch.argsort(y, stable=True)] = torch.arange(60) % 5
+    side = linear_heads._fitted_without(z, y, head, fold, 80)
+    for part in range(5):
+        one = fitted_head(z[fold != part], y[fold != part], head, 80)
+        assert all(torch.allclose(side[name][part], leaf, atol=1e-9) for name, leaf in one.items())

@@ -7,10 +7,11 @@ import pytest
 import torch
 from rich.console import Console
 
-from contract.checks import one_turn
+from contract.checks import made, one_turn, tiny, travelled
 from experiments import digits
 from facade import Experiment, ExperimentError, Federation, linear_heads, run, tree
-from facade.algorithms import health
+from facade.algorithms import facade as facade_algorithm
+from facade.algorithms import health, seeding
 from facade.algorithms.seeding import (
     CALM,
     NEVER,
@@ -23,7 +24,7 @@ from facade.algorithms.seeding import (
     start,
 )
 from facade.cli import display
-from facade.engine import Turn, play, turn_of
+from facade.engine import Network, Turn, play, turn_of
 from facade.messages import EVERYONE, Edges, Inbox
 from facade.result import health_of_heads
 from facade.runtimes.local import deliver
@@ -135,7 +136,24 @@ def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
     assert [loss is not None for loss in last["head_losses"]] == [j < needed for j in range(6)]
 
 
-def test_a_node_that_missed_the_seeding_learns_of_heads_by_hearing_them():
+def test_a_node_away_while_seeds_were_sought_learns_of_heads_by_hearing_them(monkeypatch):
+    described = experiment("6:4", 70, "network.offline=1e-9", "training.steps=10", heads="auto", max_heads=2, warmup=10)
+    setup, away = made(described), np.array([0, 9])
+    sought = range(10, 13 + 2 * setup.plan.spread)
+    monkeypatch.setattr(Network, "online", lambda self, seed, at, nodes: ~(np.isin(nodes, away) & (at in sought)))
+    state = travelled(setup).state
+    assert not state.seeding.found[away].any(), "they missed it all"
+    choice = state.choice.tolist()
+    assert len(set(choice[:6])) == len(set(choice[6:])) == 1
+    assert choice[0] != choice[9]
+
+
+@pytest.mark.parametrize(("n", "errors"), [(32, 2.96), (100, 3.29), (1000, 3.89)])
+def test_a_head_is_needed_from_so_many_standard_errors_on(n, errors):
+    assert seeding.needed(n) == pytest.approx(errors, abs=0.005)
+
+
+def test_seeds_are_found_though_nodes_and_messages_are_missing():
     trouble = ["network.loss=0.1", "network.offline=0.1", "training.steps=10", "algorithm.warmup=10"]
     result = run(experiment("16:16", 70, *trouble, heads="auto", max_heads=3))
     assert result.summary["settled"]
@@ -304,6 +322,30 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
     choice = killed(revival=True)
     assert set(choice[:8]) != set(choice[8:])
     assert len(set(choice[:8])) == len(set(choice[8:])) == 1
+
+
+def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_momentum(monkeypatch):
+    for module in (facade_algorithm, health, seeding):
+        monkeypatch.setattr(module, "MEMORY", 6)
+    dead = lambda known, _: (torch.arange(4) > 1).expand(known.last.shape).clone()  # noqa: E731
+    monkeypatch.setattr(facade_algorithm, "dead", dead)
+    settings = ("algorithm.revival=true", "algorithm.heads=4", "training.momentum=0.9", "training.lr=0.01")
+    setup = made(tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60"))
+    closes = seeding.Sown(1, 4).ready(setup.plan.spread) + 6 + setup.plan.spread
+    state = travelled(setup).states()[closes]
+    winner = int(state.seeding.origin[0])
+    assert set(state.seeding.origin.tolist()) == {winner}
+    full = state._replace(heads_memory=tree.map(torch.ones_like, state.heads_memory))
+    revived = setup.algorithm._revive(one_turn(setup, closes), full)
+    for name, leaf in revived.heads.items():
+        changed = (leaf != state.heads[name]).flatten(2).any(2)
+        assert changed.nonzero().tolist() == [[winner, 2]]
+        assert torch.equal(leaf[winner, 2], state.seeding.private[name][winner])
+    for leaf in tree.flatten(revived.heads_memory).values():
+        assert (leaf[winner, 2] == 0).all()
+        assert int((leaf == 0).flatten(2).all(2).sum()) == 1
+    later = setup.algorithm._revive(one_turn(setup, closes + 1), full)
+    assert all(torch.equal(leaf, state.heads[name]) for name, leaf in later.heads.items()), "a window closes once"
 
 
 def test_without_revival_a_dead_head_stays_dead():

@@ -64,3 +64,8 @@ def test_draws_equal_the_published_words():
     pairs = seeds.pair_uniform(1, "loss", 3, np.array([0, 1]), np.array([1, 0]))
     assert pairs.tolist() == [0.36315436857258104, 0.2957659262274365], "sender and receiver are not the same"
     assert seeds.key(1, "init", 0) == 0x588F6EC9F4F7C974
+
+
+def test_uniform_numbers_are_below_1_whatever_is_drawn():
+    ends = seeds._open_interval(np.array([0, 2**64 - 1], np.uint64))
+    assert 0 < ends[0] < ends[1] < 1

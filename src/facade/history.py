@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from facade.clusters import cluster_sizes
-from facade.errors import RunDirectoryError
+from facade.config import Experiment
+from facade.errors import ExperimentError, RunDirectoryError
 from facade.metrics import Counts, Floats
+from facade.names import is_foreign
 from facade.records import RunDirectory, determining, other_data
 from facade.rows import Row, RowsFile
 
@@ -44,7 +46,7 @@ class History:
 
     path: Path
     experiment: Row
-    """The resolved experiment as nested dicts, as it was written."""
+    """The resolved experiment as nested dicts."""
     classes: list[str]
     cluster: Counts | None
     """[n] ground truth, where it is known."""
@@ -135,7 +137,7 @@ def load(path: str | Path) -> History:
     directory = RunDirectory(Path(path))
     if not directory.started:
         raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
-    experiment, facts = directory.described(), directory.read("federation.json")
+    experiment, facts = _completed(directory.described()), directory.read("federation.json")
     n = len(facts["images"])
     gathered = _gather(directory.rows, n)
     if gathered.final is None:
@@ -160,6 +162,17 @@ def load(path: str | Path) -> History:
         heard_finally=heard_finally,
         data=facts,
     )
+
+
+def _completed(written: Row) -> Row:
+    """A resolved experiment with the fields that are younger than its run, at their defaults. A user's own algorithm
+    is not imported for that."""
+    if is_foreign(str(written["algorithm"]["name"])):
+        return written
+    try:
+        return Experiment.of(written).model_dump()
+    except ExperimentError:  # of another version, which had other fields
+        return written
 
 
 def _gather(rows: RowsFile, n: int) -> _Gathered:

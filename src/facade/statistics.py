@@ -7,6 +7,7 @@ largest difference.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 from facade import metrics, seeds
 from facade.history import Evaluation, History
 from facade.metrics import Counts, Floats
+from facade.records import other_data
 from facade.result import measure
 
 LEVEL = 0.95
@@ -168,13 +170,31 @@ def resampled(confusion: Counts, test_of: Counts, purpose: str = "test") -> Iter
     rise and fall together, as those of equal models do, so intervals are wide rather than narrow.
     The same run gets the same draws every time.
     """
-    tests, which = np.unique(test_of, return_inverse=True)
-    sums = np.stack([confusion[test_of == test].sum(0) for test in tests])
-    images = np.array([confusion[test_of == test][0].sum() for test in tests])
-    shares = sums.reshape(len(tests), -1) / sums.sum((1, 2))[:, None]
+    tests, first, which = np.unique(test_of, return_index=True, return_inverse=True)
+    sums = np.zeros((len(tests), *confusion.shape[1:]), np.int64)
+    np.add.at(sums, which, confusion)
+    images = confusion[first].sum((1, 2))
     generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
-    for _ in range(RESAMPLES):
-        yield generator.multinomial(images, shares).reshape(sums.shape)[which]
+    sparse = images.sum() < sums.size
+    draws = _by_image(sums, images, generator) if sparse else _by_cell(sums, images, generator)
+    return (drawn[which] for drawn in itertools.islice(draws, RESAMPLES))
+
+
+def _by_cell(sums: Counts, images: Counts, generator: np.random.Generator) -> Iterator[Counts]:
+    """How many images fall into every cell; quick where test sets have more images than matrices have cells."""
+    shares = sums.reshape(len(sums), -1) / sums.sum((1, 2))[:, None]
+    while True:
+        yield generator.multinomial(images, shares).reshape(sums.shape)
+
+
+def _by_image(sums: Counts, images: Counts, generator: np.random.Generator) -> Iterator[Counts]:
+    """Into which cell every image falls; quick where there are many classes and few images."""
+    answers = np.repeat(np.arange(sums.size), sums.ravel())  # the cell, among those of all test sets, of every answer
+    count = sums.sum((1, 2))
+    begins, length = np.repeat(np.cumsum(count) - count, images), np.repeat(count, images)
+    while True:
+        drawn = answers[begins + (generator.random(len(length)) * length).astype(np.int64)]
+        yield np.bincount(drawn, minlength=sums.size).reshape(sums.shape)
 
 
 def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
@@ -222,11 +242,14 @@ def alone(run: History, local: Sequence[History]) -> History | None:
     one per learning rate, the best: nobody gains by being compared with a badly trained model."""
     if run.algorithm == "local":
         return None
-    wanted = [item for item in run.point.items() if item[0].startswith(("data.", "model."))]
+    wanted = [item for item in run.point.items() if item[0].startswith(("data.", "model.", "evaluation.images"))]
     same = [
         other
         for other in local
-        if other.algorithm == "local" and other.seed == run.seed and all(other.point.get(k) == v for k, v in wanted)
+        if other.algorithm == "local"
+        and other.seed == run.seed
+        and all(other.point.get(k) == v for k, v in wanted)
+        and not other_data(other.data, run.data)
     ]
     return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
 

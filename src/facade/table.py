@@ -13,6 +13,8 @@ from facade.clusters import cluster_names
 from facade.history import History
 from facade.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
 
+ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -38,6 +40,8 @@ class Line:
     cells: dict[str, Estimate]
     settlements: list[Settlement | None]
     """Who chose which head, run by run; None without heads."""
+    tested_by_oracle: bool = False
+    """Whether heads were chosen on test data."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class Table:
             parts.append("over seeds: mean ± population std, [95 % Student-t interval]")
         if single:
             parts.append(f"one seed: [95 % interval, {TEST_NOISE}]")
+        if any(line.tested_by_oracle for line in self.lines):
+            parts.append(ORACLE_NOTE)
         return "; ".join(parts)
 
 
@@ -99,6 +105,7 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
             [str(run.path) for run in group],
             estimates(group, target, local),
             [settlement(run) for run in group],
+            any(run.tested_by_oracle for run in group),
         )
         for label, group in zip(labels(groups), groups, strict=True)
     ]

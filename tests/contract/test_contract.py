@@ -1,9 +1,11 @@
 import pytest
+import torch
 
 from contract import checks
 from contract.checks import tiny
 from facade import tree
-from facade.algorithms import ALGORITHMS
+from facade.algorithms import ALGORITHMS, health, seeding
+from facade.algorithms import facade as facade_algorithm
 
 MODELS = {
     "stacked": ("model.name=mlp", "runtime.executor=stacked"),
@@ -132,10 +134,33 @@ def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
 
 
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("how", ["algorithm.revival=true", "algorithm.heads=auto"])
-def test_seeding_keeps_the_contract(check, how):
-    seeding = ("algorithm.seeding=farthest", "algorithm.max_heads=2", how)
-    check(tiny("facade", *seeding, "training.rounds=16", "evaluation.every=16"))
+@pytest.mark.parametrize("heads", ["2", "auto"])
+def test_seeding_keeps_the_contract(check, heads):
+    seeding_ = ("algorithm.seeding=farthest", "algorithm.max_heads=2", f"algorithm.heads={heads}")
+    check(tiny("facade", *seeding_, "training.rounds=16", "evaluation.every=16"))
+
+
+@pytest.mark.parametrize("memory", [(), ("training.momentum=0.9", "training.lr=0.01")])
+@pytest.mark.parametrize(
+    "check", [checks.check_shard_invariant, checks.check_resumable, checks.check_pure], ids=lambda check: check.__name__
+)
+def test_revival_keeps_the_contract(check, memory, monkeypatch):
+    """Head 1 is dead as soon as anybody looks, and windows come after six rounds instead of fifty."""
+    revived = []
+    revive = seeding.revive
+
+    def watched(*given):
+        after, where = revive(*given)
+        revived.append(int(where.sum()))
+        return after, where
+
+    for module in (facade_algorithm, health, seeding):
+        monkeypatch.setattr(module, "MEMORY", 6)
+    monkeypatch.setattr(facade_algorithm, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
+    monkeypatch.setattr(seeding, "revive", watched)
+    rounds = ("training.rounds=28", "evaluation.every=28", "data.clusters=4:2", "algorithm.warmup=1")
+    check(tiny("facade", "algorithm.seeding=farthest", "algorithm.revival=true", *rounds, *memory))
+    assert sum(revived) > 0
 
 
 def test_running_statistics_travel_and_counters_stay():

@@ -7,8 +7,8 @@ import pytest
 
 from facade.peers import identity
 from facade.peers.gate import MOST_CALLS
-from facade.peers.headers import Kind, Request, Status
-from facade.peers.membership import Membership
+from facade.peers.headers import Kind, Reply, Request, Status
+from facade.peers.membership import Change, Epochs, Membership, changed
 from facade.peers.refusals import Reason, RefusedError
 from peers.makers import federation, gate
 
@@ -72,3 +72,46 @@ def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(mad
     assert [reply.status for reply in replies] == [Status.HERE] * MOST_CALLS
     assert door.answer("b", request["b"].packed()).status is Status.HERE
     assert not +door._calls
+
+
+def test_no_more_than_a_chunk_is_given_at_a_time(made, door):
+    door.largest_chunk = 400
+    for length, reason in ((400, Reason.NONE), (401, Reason.NO_SUCH_CHUNK)):
+        request = Request(Kind.PULL, made.membership.digest, 1, 0, 0, length)
+        assert door.answer("b", request.packed()).reason is reason
+
+
+def test_a_member_that_was_removed_is_a_stranger_from_then_on(tmp_path):
+    made = federation(tmp_path, "abcd")
+    next_list = changed(made.membership, Change(remove=["d"]), 1)
+    opened = gate(made, tmp_path)
+    opened.epochs = Epochs([made.membership, next_list])
+    reply = opened.answer("d", Request(Kind.PROBE, next_list.digest, 3, 2).packed())
+    assert (reply.status, reply.reason) == (Status.REFUSED, Reason.STRANGER)
+    opened.journal.close()
+
+
+def test_every_refusal_of_a_call_is_counted(door):
+    door.answer("b", Request(Kind.PULL, b"o" * 32, 1, 0, 0, 100).packed())
+    assert door.metrics.rejected.labels(Reason.OTHER_MEMBERSHIP.word)._value.get() == 1
+
+
+def test_who_says_farewell_before_this_site_has_finished_is_not_settled(made, door):
+    farewell = Request(Kind.FAREWELL, made.membership.digest, 1, 0).packed()
+    door.answer("b", farewell)
+    assert (door.parted, door.settled) == ({"b"}, set())
+    door.finish()
+    door.answer("b", farewell)
+    assert door.settled == {"b"}
+
+
+def test_a_header_has_one_encoding(made, door):
+    for place in (5, 6, 7):
+        content = bytearray(Request(Kind.PULL, made.membership.digest, 1, 0, 0, 100).packed())
+        content[place] = 1
+        assert door.answer("b", bytes(content)).reason is Reason.MALFORMED_REQUEST
+    padded = bytearray(Reply(Status.HERE, 1, chunk=b"x").packed())
+    padded[6] = 1
+    for content in (bytes(padded), Reply(Status.GONE, 1).packed() + b"x"):
+        with pytest.raises(RefusedError):
+            Reply.parse(content)

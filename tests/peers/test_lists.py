@@ -1,6 +1,7 @@
 """Lists that follow each other, as a site takes them."""
 
 import gc
+import json
 import tomllib
 import weakref
 from pathlib import Path
@@ -13,7 +14,7 @@ from facade import tree
 from facade.errors import ExperimentError
 from facade.peers import identity
 from facade.peers.journal import Journal, lines
-from facade.peers.membership import Change, Epochs, Membership, changed
+from facade.peers.membership import Change, Epochs, Membership, changed, load
 from facade.peers.shelf import Saved
 from facade.peers.site import Site, set_up
 from facade.runtimes.lists import Lists
@@ -80,9 +81,9 @@ def test_a_list_must_name_this_very_site(tmp_path):
         listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
         (made.home("a") / "membership.json").write_text(listed.sign([made.admin]))
         site = Site.load(made.home("a"))
-        for load in (site.membership, lambda site=site: Lists(site)):
+        for read in (site.membership, lambda site=site: Lists(site)):
             with pytest.raises(ExperimentError, match=r"does not list this site \('a'\) with its certificate"):
-                load()
+                read()
 
 
 def test_a_number_is_a_member_s_rank_and_nobody_else_has_one(tmp_path):
@@ -293,3 +294,36 @@ def test_the_admin_does_not_sign_a_list_without_a_graph(command, tmp_path):
         False,
     ), ended.err
     assert command("network", "update", listed, "--remove", "d", *change).code == 0
+
+
+def test_a_pinned_key_that_the_list_names_no_more_signs_nothing(tmp_path):
+    made = federation(tmp_path)
+    heir = identity.new_signing_key(tmp_path / "heir.key")
+    handed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"admins": [heir]})
+    signed = json.loads(handed.sign([tmp_path / "heir.key"]))
+    former = identity.load_signing_key(made.admin).sign(b"facade membership 1\n" + handed.content).hex()
+    signed["signatures"] = [{"admin": made.membership.admins[0], "signature": former}]
+    (tmp_path / "list.json").write_text(json.dumps(signed))
+    with pytest.raises(ExperimentError, match="not signed"):
+        load(tmp_path / "list.json", made.membership.admins)
+
+
+@pytest.mark.parametrize("place", [(), ("limits",), ("members", 0), ("schema",)])
+def test_a_list_with_a_key_that_nobody_signed_is_refused(place, tmp_path):
+    made = federation(tmp_path)
+    path = made.home("a") / "membership.json"
+    written = json.loads(path.read_text())
+    part = written["membership"]
+    for step in place:
+        part = part[step]
+    part["extra"] = 1
+    path.write_text(json.dumps(written))
+    with pytest.raises(ExperimentError, match="is not a membership list"):
+        load(path, made.membership.admins)
+
+
+def test_a_rotation_brings_a_sites_new_address(tmp_path):
+    made = federation(tmp_path)
+    certificate = identity.new_certificate("b", 10)[1].decode()
+    moved = identity.Join("b", "elsewhere:1", certificate, made.join("b").signing_key)
+    assert changed(made.membership, Change(rotate=[moved]), 5).members[1].address == "elsewhere:1"

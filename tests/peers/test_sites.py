@@ -126,7 +126,7 @@ def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
         for home, event in processes.events():
             if home == made.homes[0] and event.get("rows") and process.is_alive():
                 process.terminate()
-                process.join(15)
+                process.join()
                 assert process.exitcode == 0
                 break
         assert Outcome.load(made.homes[0] / "run") is None

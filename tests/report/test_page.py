@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 
@@ -135,6 +136,53 @@ def test_training_alone_counts_with_its_best_learning_rate(tmp_path):
         for lr, right in {0.001: 2, 0.05: 8}.items()
     ]
     assert facts.accuracy_alone(of(*made)) == pytest.approx(80)
+
+
+def test_the_verdict_says_what_else_two_experiments_differ_in(tmp_path):
+    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", "training.steps=5", choices=[0, 0, 0, 1])
+    theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.images=10")
+    (said,) = words.verdicts(of(ours, theirs))
+    assert said.endswith("Mind that they differ in training.steps (5 against 1), evaluation.images (0 against 10).")
+
+
+def test_the_verdict_says_when_heads_were_chosen_on_test_data(tmp_path):
+    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
+    theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.head=oracle")
+    (said,) = words.verdicts(of(ours, theirs))
+    assert said.endswith("facade: tested with heads chosen on test data.")
+
+
+def test_the_verdict_says_that_the_best_of_several_was_taken(tmp_path):
+    made = [
+        two_rounds(tmp_path / f"{warmup}", [9, 9, 9, right], f"algorithm.warmup={warmup}", choices=[0, 0, 0, 1])
+        for warmup, right in {0: 7, 1: 8}.items()
+    ]
+    made.append(two_rounds(tmp_path / "el", [9, 9, 9, 3], "algorithm.name=el"))
+    among, against = words.verdicts(of(*made))
+    assert "best of" not in among
+    assert against.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
+
+
+def test_the_page_says_what_must_be_known_of_the_data(tmp_path):
+    path = two_rounds(tmp_path / "run", [9, 9, 9, 5])
+    facts = json.loads((path / "federation.json").read_text())
+    (path / "federation.json").write_text(json.dumps(facts | {"notes": ["6 and 9 look alike"], "overlapping": True}))
+    page = report(load_all([path]))
+    assert "Mind: 6 and 9 look alike." in page
+    assert "Mind: nodes hold copies of the same images" in page
+
+
+def test_nodes_stand_in_the_order_of_their_clusters(tmp_path):
+    rounds = [(1000, [0, 1, 0, 1])] * 2
+    path = write_run(tmp_path / "run", rounds, {}, [9, 8, 9, 8], "data.clusters=2:2", cluster=(0, 1, 0, 1))
+    (figure,) = charts.heads(of(path))
+    assert figure.panels[0].chart.to_dict(validate=False)["encoding"]["y"]["sort"] == [0, 2, 1, 3]
+
+
+def test_a_figure_in_a_file_says_how_to_read_it(runs):
+    (comparison,) = facts.comparisons(runs)
+    figure = charts.of_comparison(comparison)[0]
+    assert " ".join(figure.spec()["title"]["subtitle"]) == figure.caption
 
 
 def test_the_verdict_says_when_heads_did_not_settle(tmp_path):

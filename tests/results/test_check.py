@@ -1,6 +1,7 @@
 import json
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
 from handmade import write_run
@@ -52,13 +53,14 @@ def test_runs_of_local_among_the_runs_are_what_gains_are_measured_against(check,
     write_run(tmp_path / "local", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local")
     ended = check("min_gain_over_local = 0.05", good, tmp_path / "local")
     assert "min_gain_over_local = 0.05: kept, 0.1000" in ended.out
+    assert ended.code == 0, "what the others are measured against gains nothing over itself, and need not"
 
 
 def test_heads_chosen_on_test_data_are_not_judged_by_their_accuracy(check, tmp_path):
     oracle = write_run(tmp_path / "oracle", SETTLED, {}, [9, 9, 9, 8], "evaluation.head=oracle")
     ended = check("min_cluster_accuracy = 0.5\nmust_settle = true", oracle)
     assert ended.code == 2
-    assert "min_cluster_accuracy = 0.5: not judged; it was tested with the heads best on the test data" in ended.out
+    assert "min_cluster_accuracy = 0.5: not judged; evaluation.head = 'oracle': tested" in ended.out
     assert "must_settle = true: kept" in ended.out
 
 
@@ -193,3 +195,29 @@ def test_for_programs_the_verdicts_are_one_line_of_json(command, good, tmp_path)
     assert gap["mean"] == pytest.approx(0.1)
     assert gap["interval"]["low"] < 0.1 < gap["interval"]["high"]
     assert (settle["limit"], settle["outcome"]) == (True, "kept")
+
+
+def test_a_limit_above_the_interval_is_not_inside_it(check, good):
+    said = check("min_cluster_accuracy = 0.999", good).out
+    assert "broken" in said
+    assert "but the limit" not in said
+
+
+def test_a_mean_that_is_below_its_limit_by_rounding_alone_keeps_it(check, tmp_path):
+    runs = [
+        write_run(tmp_path / str(seed), PLAIN, {}, [7] * 4, f"seed={seed}", "algorithm.name=el") for seed in (1, 2, 3)
+    ]
+    assert np.mean([0.7] * 3) < 0.7
+    assert check("min_cluster_accuracy = 0.7", *runs).code == 0
+
+
+def test_a_clause_whose_number_one_seed_lacks_is_not_judged(check, tmp_path):
+    whole, lacking = (write_run(tmp_path / str(s), SETTLED, {}, [9, 9, 9, 8], f"seed={s}") for s in (1, 2))
+    rows = [json.loads(line) for line in (lacking / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        if "confusion" in row and row["node"] == 3:
+            row["confusion"] = [[8, 2], [0, 0]]
+    (lacking / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = check("max_equalized_odds = 2.0", whole, lacking)
+    assert ended.code == 2
+    assert "not judged" in ended.out

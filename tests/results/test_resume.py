@@ -18,6 +18,7 @@ import torch
 from facade import Experiment, Federation, Result, run, store
 from facade.algorithms import ALGORITHMS
 from facade.algorithms.el import EL
+from facade.checkpoint import Checkpoints
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
 from facade.history import load_all
 from facade.records import RunDirectory
@@ -425,6 +426,13 @@ def test_a_loaded_result_is_the_result_that_the_run_returned(tmp_path):
     x = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)
     prepared = ran.learner.inputs.prepare(x, torch.float32)
     assert torch.equal(loaded.model(3)(prepared), ran.model(3)(prepared))
+
+
+def test_a_checkpoint_remembers_how_long_the_run_has_computed(tmp_path):
+    stopped(tiny(), tmp_path / "run", 3)
+    before = Checkpoints(RunDirectory(tmp_path / "run")).restore().seconds
+    assert before > 0
+    assert run(tiny(), tmp_path / "run", resume=True).summary["seconds"] > before
 
 
 def test_a_run_of_an_accelerator_is_loaded_where_there_is_none(tmp_path):

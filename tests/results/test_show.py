@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from facade.history import load
+from facade.history import load, load_all
 from facade.rows import RowsFile
 from facade.statistics import cost_to, settlement
 from facade.table import cell, tabulate
@@ -117,7 +117,22 @@ def test_heads_that_keep_clusters_apart_are_told_from_shared_ones(tmp_path, said
     assert cell(column, table.lines[0]) == (said, "")
 
 
-def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path):
+def test_a_run_older_than_a_setting_counts_with_its_default(tmp_path):
+    paths = [write_run(tmp_path / str(seed), QUIET, {}, [9] * 4, f"seed={seed}") for seed in (1, 2)]
+    file = paths[1] / "experiment.toml"
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("revival")))
+    (line,) = tabulate(load_all(paths)).lines
+    assert line.seeds == [1, 2]
+
+
+def test_heads_chosen_on_test_data_are_said(command, tmp_path):
+    write_run(tmp_path / "run", [(1, [0, 0, 0, 1])] * 2, {}, [9] * 4, "evaluation.head=oracle")
+    ended = command("show", tmp_path / "run")
+    assert "tested with the heads best on the test data" in " ".join(ended.out.split())
+
+
+@pytest.mark.filterwarnings("default:.*round 2 has round rows")
+def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path, command):
     rounds = [(1e6, [0, 0, 0, 0]), (2e6, [0, 0, 0, 0]), (3e6, [0, 0, 0, 1]), (4e6, [0, 0, 0, 1])]
     path = write_run(tmp_path / "run", rounds, {3: [9] * 4}, [9] * 4, "algorithm.seeding=none", "algorithm.warmup=0")
     rows = [json.loads(line) for line in (path / "rows.jsonl").read_text().splitlines()]
@@ -128,6 +143,11 @@ def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path):
     assert run.rounds.tolist() == [1, 3, 4]
     assert cost_to(run, 0.5) == (3, 4e6)
     assert settlement(run).settling_round == 3
+    shown = command("show", path, "--heads").out
+    table = [line.split() for line in shown[shown.index("Percent of nodes") :].splitlines()]
+    assert [line for line in table if line and line[0] in ("1", "3", "4")] == [
+        ["1", "100", "0", "100", "0"], ["3", "100", "0", "0", "100"], ["4", "100", "0", "0", "100"],
+    ]  # fmt: skip
 
 
 def test_rows_are_read_backwards_in_one_walk(runs, monkeypatch):

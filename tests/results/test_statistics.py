@@ -1,9 +1,22 @@
+import json
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from facade import history, metrics, statistics
-from facade.statistics import SEEDS, TEST_NOISE, cost_to, estimates, numbers, settlement, student_interval
+from facade.statistics import (
+    RESAMPLES,
+    SEEDS,
+    TEST_NOISE,
+    alone,
+    cost_to,
+    estimates,
+    numbers,
+    resampled,
+    settlement,
+    student_interval,
+)
 from handmade import confusion, write_run
 
 
@@ -158,8 +171,6 @@ def test_algorithms_without_heads_have_no_settlement(tmp_path):
 
 
 def test_a_run_of_the_first_version_without_test_sets_named_is_still_read(tmp_path):
-    import json
-
     path = write_run(tmp_path / "r", QUIET, {}, [8, 8, 8, 5])
     facts = json.loads((path / "federation.json").read_text())
     del facts["test_of"]
@@ -167,5 +178,64 @@ def test_a_run_of_the_first_version_without_test_sets_named_is_still_read(tmp_pa
     assert estimates([history.load(path)])["all"].mean == pytest.approx(0.725)
 
 
+def test_images_are_drawn_one_by_one_where_there_are_more_cells_than_images():
+    classes, images = 62, 30
+    draw = np.random.default_rng(1)
+    test_of = np.array([0, 0, 1, 2])
+    truth = draw.integers(classes, size=(3, images))[test_of]
+    confusion = np.zeros((4, classes, classes), np.int64)
+    for node in range(4):
+        np.add.at(confusion[node], (truth[node], draw.integers(classes, size=images)), 1)
+    drawn = np.stack(list(resampled(confusion, test_of)))
+    assert drawn.shape == (RESAMPLES, 4, classes, classes)
+    assert (drawn.sum((2, 3)) == images).all()
+    assert (drawn[:, 0] == drawn[:, 1]).all(), "nodes that share a test set share the draw"
+    assert (drawn[:, 0] != drawn[:, 2]).any()
+    together = np.stack([confusion[:2].mean(0), confusion[2], confusion[3]])
+    assert np.abs(drawn[:, [0, 2, 3]].mean(0) - together).max() < 0.3  # five standard errors
+    assert not drawn[:, [0, 2, 3]].any(0)[together == 0].any()
+
+
+def test_training_alone_on_other_data_or_test_images_is_nothing_to_compare_with(tmp_path):
+    ours = history.load(write_run(tmp_path / "a", QUIET, {}, [9] * 4, "algorithm.name=el"))
+    fewer = write_run(tmp_path / "b", QUIET, {}, [7] * 4, "algorithm.name=local", "evaluation.images=5")
+    other = write_run(tmp_path / "c", QUIET, {}, [7] * 4, "algorithm.name=local")
+    facts = json.loads((other / "federation.json").read_text())
+    (other / "federation.json").write_text(json.dumps(facts | {"images": [7] * 4}))
+    assert alone(ours, [history.load(fewer), history.load(other)]) is None
+
+
 def test_the_hand_made_matrix_is_balanced():
     assert confusion(8) == [[8, 2], [2, 8]]
+
+
+def test_intervals_of_bytes_and_rounds_are_no_shares(tmp_path):
+    runs = [
+        history.load(write_run(tmp_path / str(seed), [(100 * seed, None)] * 4, {2: [9] * 4}, [9] * 4, f"seed={seed}"))
+        for seed in (1, 2)
+    ]
+    found = estimates(runs, target=0.5)
+    assert found["bytes_per_node"].interval.high > 600
+    assert found["rounds_to_target"].interval[:2] == (2, 2)
+
+
+def test_another_model_that_trained_alone_is_no_comparison(tmp_path):
+    ours = history.load(write_run(tmp_path / "el", QUIET, {}, [9] * 4, "algorithm.name=el"))
+    other = history.load(write_run(tmp_path / "cnn", QUIET, {}, [5] * 4, "algorithm.name=local", "model.name=cnn"))
+    assert "worst_gain" not in numbers(ours, local=[other])
+
+
+def test_the_noise_of_a_gain_is_that_of_two_runs(tmp_path):
+    ours = history.load(write_run(tmp_path / "run", QUIET, {}, [8] * 4, "algorithm.name=el"))
+    other = history.load(write_run(tmp_path / "local", QUIET, {}, [8] * 4, "algorithm.name=local"))
+    gain, own = (estimates([ours], local=[other])[name].interval for name in ("mean_gain", "all"))
+    assert (gain.high - gain.low) / (own.high - own.low) == pytest.approx(2**0.5, rel=0.15)
+
+
+def test_the_interval_of_the_worst_node_lies_around_it(tmp_path):
+    run = history.load(write_run(tmp_path / "r", QUIET, {}, [9, 8, 7, 5]))
+    low, high, _ = estimates([run])["worst_node"].interval
+    nodes = metrics.accuracy(run.final.confusion)
+    moved = np.array([metrics.accuracy(drawn) for drawn in resampled(run.final.confusion, run.test_of)])
+    lowest = (nodes + moved - moved.mean(0)).min(1)
+    assert (low, high) == pytest.approx(np.quantile(lowest, [0.025, 0.975]) - lowest.mean() + nodes.min())

@@ -100,8 +100,9 @@ def _print_heads(run: History) -> None:
     width = max(len(_side_by_side(range(k))), *map(len, names))
     for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
         out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)
-    for round in few_rounds(dict(enumerate(run.choice.tolist(), 1))):
-        cells = [_side_by_side(100 * row) for row in heads.shares[round - 1]]
+    places = {int(round): place for place, round in enumerate(run.rounds)}  # a real peer may have left rounds out
+    for round in few_rounds(dict(zip(places, run.choice.tolist(), strict=True))):
+        cells = [_side_by_side(100 * row) for row in heads.shares[places[round]]]
         out.print(f"{round:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", soft_wrap=True)
 
 

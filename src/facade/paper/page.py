@@ -86,8 +86,8 @@ def _shown(runs: list[Run], kept: Kept) -> str:
     ]
     text = (
         "In percentage points. What was wanted was fixed before the first run, well below what was published; baselines"
-        " are EL, DePRL, DAC and training alone. Where a claim is about every baseline, each counts with the better of"
-        " what it had before and after its final exchange. What fails comes first."
+        " are EL, DePRL, DAC and training alone, and each counts with the better of what it had before and after its"
+        " final exchange. What fails comes first."
     )
     asked = [run for run in runs if run.stage == "full" and run.part.clusters in ("30:2", "16:16")]
     found = {f"{run.part.clusters} {run.label}": kept.get(run) for run in asked}

@@ -14,8 +14,8 @@ from facade.paper.done import Finished
 from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import Part, Scale
 from facade.report import panels
-from facade.report.facts import Comparison, Rows, comparisons
-from facade.statistics import settlement
+from facade.report.facts import Comparison, Rows, Subject, comparisons
+from facade.statistics import estimates, settlement
 
 
 def write(runs: list[Run], kept: Kept, scale: Scale, directory: Path) -> dict[str, Path]:
@@ -27,7 +27,8 @@ def write(runs: list[Run], kept: Kept, scale: Scale, directory: Path) -> dict[st
         finished = Finished({part: c.runs for part, c in present.items()}, scale, present)
         note = scale.note(tuple(present))
         curves = figures.curves(finished)
-        figure = panels.Figure("accuracy", "Accuracy of both clusters", "", curves, len(present), note)
+        caption = "One seed; the large mark at the end is the model after the final exchange."
+        figure = panels.Figure("accuracy", "Accuracy of both clusters", caption, curves, len(present), note)
         made["accuracy"] = panels.write(figure, directory, "png")
     rows = _purity(runs, kept)
     if rows:
@@ -43,8 +44,8 @@ def _compared(part: Part, runs: list[Run], kept: Kept) -> Comparison | None:
     if not found:
         return None
     (comparison,) = comparisons(found)
-    labels = {history.path: _label(run) for run, history in pairs if history is not None}
-    named = [replace(subject, label=labels[subject.runs[0].path]) for subject in comparison.subjects]
+    # Every run is a line of its own: a second seed is there because the first one did not settle.
+    named = [Subject(_label(run), [found], estimates([found])) for run, found in pairs if found is not None]
     return replace(comparison, subjects=sorted(named, key=lambda subject: subject.label))
 
 

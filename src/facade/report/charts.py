@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from facade.history import History
 from facade.report import facts, theme
@@ -160,7 +161,7 @@ def _settling(run: History) -> str:
     from facade.statistics import settlement
 
     if run.clusters < 2:
-        return "Which nodes are of one kind, the run does not know."
+        return "All nodes are of one cluster." if run.clusters else "Who is of one kind, the run does not know."
     found = settlement(run)
     if found is None or found.settling_round is None:
         return "It never settled: some cluster never had a head of its own until the end."
@@ -171,21 +172,20 @@ def _strips(comparison: Comparison, run: History) -> list[Panel]:
     rows = facts.head_strips(comparison, run)
     if not rows:
         return []
-    nodes = len(run.test_of)
-    every = list(range(nodes))
+    nodes, title = len(run.test_of), "node, sorted by cluster" if run.clusters else "node"
+    every = list(range(nodes)) if run.cluster is None else np.argsort(run.cluster, kind="stable").tolist()
     base = alt.Chart().mark_rect().encode(
         alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, int(run.rounds[-1]) + 1])),
         alt.X2("to"),
-        alt.Y("node:O", title="node, sorted by cluster", sort=every, axis=_node_axis(nodes)),
+        alt.Y("node:O", title=title, sort=every, axis=_node_axis(every)),
         _head_colour(run),
         tooltip=_tooltip("node", "cluster", "head", "from", "to"),
     )  # fmt: skip
     return [Panel(base, rows, "Every node", height=max(60, min(360, 11 * nodes)), wide=True)]
 
 
-def _node_axis(nodes: int) -> alt.Axis:
-    step = max(1, nodes // 8)
-    return alt.Axis(values=list(range(0, nodes, step)), grid=False)
+def _node_axis(nodes: list[int]) -> alt.Axis:
+    return alt.Axis(values=nodes[:: max(1, len(nodes) // 8)], grid=False)
 
 
 def _head_colour(run: History) -> alt.Color:
@@ -237,9 +237,10 @@ def node_gains(comparison: Comparison) -> Figure:
         marks = tick.encode(*encodings, tooltip=_tooltip("who", "node", "cluster", "gain"))
     zero = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0))
     drawn = facts.binned(rows) if many else rows
-    lost = sum(1 for row in rows if row["gain"] < 0)
+    of = {name: [row["gain"] < 0 for row in rows if row["who"] == name] for name in names}
+    lost = ", ".join(f"{name} {sum(worse)} of {len(worse)}" for name, worse in of.items())
     what = "Nodes counted in bins" if many else "One mark per node"
-    caption = f"{what}, means over seeds; left of the line, a node would do better alone ({lost} of {len(rows)})."
+    caption = f"{what}, means over seeds; left of the line, a node would do better alone ({lost})."
     panels = [Panel(alt.layer(zero, marks), drawn, height=max(80, 44 * len(names)), wide=True)] if rows else []
     return Figure("gains", "Who gains, who loses against training alone", caption, panels, columns=1)
 

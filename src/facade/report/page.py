@@ -85,7 +85,7 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
         _add_verdicts(page, comparison, titled=len(found) > 1)
     page.add("<h2>All numbers</h2>" + table_html(tabulate(runs)))
     for number, comparison in enumerate(found):
-        page.add(f"<h2>{_text(comparison.title)}</h2>" + samples(comparison, show_samples))
+        page.add(f"<h2>{_text(comparison.title)}</h2>" + _notes(comparison) + samples(comparison, show_samples))
         if not any(run.algorithm == "local" for run in comparison.runs):
             page.add('<p class="note">Who gains over training alone is not shown: no run of local is among these.</p>')
         for figure in charts.of_comparison(comparison):
@@ -138,6 +138,14 @@ def table_html(table: Table) -> str:
     head = f"<thead><tr>{''.join(heads)}</tr></thead>"
     whole = f'<div class="wide"><table id="numbers">{head}<tbody>{"".join(body)}</tbody></table></div>'
     return f'{whole}<p class="note">{_text(table.note)}.</p>'
+
+
+def _notes(comparison: Comparison) -> str:
+    """What a reader must know of the data."""
+    said = list(dict.fromkeys(note for run in comparison.runs for note in run.data.get("notes", [])))
+    if any(run.data.get("overlapping") for run in comparison.runs):
+        said.append("nodes hold copies of the same images: good for studies of scale, not of accuracy")
+    return "".join(f'<p class="note">Mind: {_text(note)}.</p>' for note in said)
 
 
 # What one needs to do it again

@@ -3,6 +3,7 @@ by side or below each other, files put them in one picture."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,10 +69,12 @@ class Figure:
         parts = [panel.spec(panel.width) for panel in self.panels]
         for part in parts:
             part.pop("$schema")
-        about = {"text": self.title, "offset": 16} | (
-            {"subtitle": self.note, "subtitleColor": "#A00000"} if self.note else {}
+        columns = min(self.columns, len(parts))
+        below = textwrap.wrap(self.note or self.caption, columns * max(panel.width for panel in self.panels) // 6)
+        about = {"text": self.title, "offset": 16, "subtitle": below} | (
+            {"subtitleColor": "#A00000"} if self.note else {}
         )
-        whole = {"concat": parts, "columns": min(self.columns, len(parts)), "spacing": 28}
+        whole = {"concat": parts, "columns": columns, "spacing": 28}
         separate = {"resolve": {"scale": dict.fromkeys(("color", "shape", "strokeDash", "size"), "independent")}}
         return {"$schema": _SCHEMA, "title": about, "padding": 12} | whole | separate | {"config": theme.config()}
 

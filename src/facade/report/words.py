@@ -13,17 +13,21 @@ _SERVED = "worst_cluster"
 
 def verdicts(comparison: Comparison) -> list[str]:
     """The leading subject against every other, one sentence each; one sentence for a lone subject."""
-    lead = leader(comparison)
+    lead, ours = leader(comparison), _ours(comparison)
     others = [subject for subject in comparison.subjects if subject is not lead]
     if not others:
         return [_alone(lead, comparison)]
-    return [_against(lead, other, comparison) for other in others]
+    picked = f" {lead.label} is the best of {len(ours)} FACADE experiments on these very test data." if ours[1:] else ""
+    return [_against(lead, other, comparison) + (picked if other not in ours else "") for other in others]
 
 
 def leader(comparison: Comparison) -> Subject:
     """FACADE where it takes part (the best of several), else whoever serves the worst cluster best."""
-    ours = [subject for subject in comparison.subjects if subject.algorithm == "facade"]
-    return max(ours or comparison.subjects, key=lambda subject: _served(subject).mean or 0.0)
+    return max(_ours(comparison) or comparison.subjects, key=lambda subject: _served(subject).mean or 0.0)
+
+
+def _ours(comparison: Comparison) -> list[Subject]:
+    return [subject for subject in comparison.subjects if subject.algorithm == "facade"]
 
 
 def _served(subject: Subject) -> Estimate:
@@ -67,7 +71,7 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
             f"{lead.label} serves {_worst(comparison)} {word} than {other.label} by {_points(abs(by))} points:"
             f" {values}{_points_bracket(interval)}"
         )
-    return f"{said}{_odds(lead, other)}.{_heads(lead)}"
+    return f"{said}{_odds(lead, other)}.{_heads(lead)}{_unlike(lead, other)}"
 
 
 def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], str]:
@@ -103,6 +107,23 @@ def _odds(lead: Subject, other: Subject) -> str:
     if values[0] is None or values[1] is None:
         return ""
     return f"; equalized odds {values[0]:.3f} against {values[1]:.3f}, 0 being fair"
+
+
+_EFFORT = (
+    "training.rounds", "training.steps", "training.batch", "network.loss", "network.offline",
+    "evaluation.images", "evaluation.head",
+)  # fmt: skip
+"""What two algorithms should have in common for one to be called better."""
+
+
+def _unlike(lead: Subject, other: Subject) -> str:
+    """A sentence on what else than the algorithm makes two subjects differ; nothing where nothing does."""
+    ours, theirs = (subject.runs[0].point for subject in (lead, other))
+    pairs = [(key, ours.get(key), theirs.get(key)) for key in _EFFORT if ours.get(key) != theirs.get(key)]
+    said = ", ".join(f"{key} ({one} against {two})" for key, one, two in pairs)
+    leaked = [subject.label for subject in (lead, other) if subject.runs[0].tested_by_oracle]
+    oracle = f" {' and '.join(leaked)}: tested with heads chosen on test data." if leaked else ""
+    return (f" Mind that they differ in {said}." if said else "") + oracle
 
 
 def _heads(subject: Subject) -> str:

@@ -1,0 +1,51 @@
+"""A new site's data as a run's models see them."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from facade import Experiment, run
+from facade.choose import offer
+from facade.sections import Data
+from results.conftest import tiny
+
+
+def site(path, order):
+    """300 digits, their classes numbered in an order of the site's own."""
+    raw = load_digits()
+    x, y = (raw.images * 15).astype(np.uint8)[:300], np.argsort(order)[raw.target[:300]]
+    np.savez(path, x_train=x, y_train=y, x_test=x[:20], y_test=y[:20], classes=np.array([str(d) for d in order]))
+
+
+def test_a_sites_classes_are_matched_by_name_and_all_its_samples_count(tmp_path):
+    run(tiny("training.rounds=20", "training.steps=5", "training.lr=0.1"), tmp_path / "run")
+    found = []
+    for order in (np.arange(10), np.arange(10)[::-1]):
+        site(tmp_path / "site.npz", order)
+        data = Data(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
+        found.append(offer(tmp_path / "run", data).fits)
+    assert [len(fits[0].losses) for fits in found] == [300, 300]
+    for one, other in zip(*found, strict=True):
+        assert (one.head, one.accuracy) == (other.head, other.accuracy)
+        assert one.loss == pytest.approx(other.loss)
+
+
+def images(path, side):
+    draw = np.random.default_rng(side)
+    for split, count in (("train", 6), ("test", 3)):
+        for label in ("cat", "dog"):
+            (path / split / label).mkdir(parents=True)
+            for i in range(count):
+                pixels = draw.integers(0, 256, (side, side, 3), np.uint8)
+                Image.fromarray(pixels).save(path / split / label / f"{i}.png")
+
+
+def test_a_sites_images_are_scaled_as_the_runs_were(tmp_path):
+    images(tmp_path / "theirs", 12)
+    images(tmp_path / "site", 20)
+    folder = {"source": "folder", "root": str(tmp_path)}
+    described = tiny().model_dump() | {"data": folder | {"path": "theirs", "size": 8, "clusters": "3:1"}}
+    run(Experiment.of(described, ["data.skew=none"]), tmp_path / "run")
+    found = offer(tmp_path / "run", Data(**folder, path="site", clusters="1"))
+    assert len(found.fits[0].losses) == 12
