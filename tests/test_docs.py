@@ -22,7 +22,8 @@ def test_the_experiment_in_the_readme_runs_as_its_python_says(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     experiment = blocks("README.md", "toml")[0]
     assert "rounds = 200" in experiment
-    Path("ward.toml").write_text(experiment.replace("rounds = 200", "rounds = 40"))
+    Path("examples").mkdir()
+    Path("examples/ward.toml").write_text(experiment.replace("rounds = 200", "rounds = 40"))
     names = {}
     exec(blocks("README.md", "python")[0], names)
     assert len(names["result"].summary["clusters"]) == 3
@@ -37,7 +38,23 @@ def test_federations_are_made_in_python_as_the_page_on_data_says(capsys):
     assert "[0." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    ("page", "example"), [("README.md", "ward"), ("docs/peers.md", "hospitals"), ("docs/results.md", "fair")]
+)
+def test_files_that_a_page_shows_are_among_the_examples(page, example):
+    (shown,) = [block for block in blocks(page, "toml") if block.startswith(f"# examples/{example}.toml\n")]
+    assert shown.partition("\n")[2] == (ROOT / "examples" / f"{example}.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    ],
+)
 def test_what_a_page_links_to_is_there(page):
     base = (ROOT / page).parent
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):

@@ -50,6 +50,11 @@ def states(described, upto):
         post = game.send(deliver([post], shards)[0])
 
 
+def test_while_seeds_are_sought_every_head_counts_as_heard():
+    _, posts = states(experiment(), 5 + CALM + 2 * 5)
+    assert (posts[-1].state.health.last == posts[-1].round - 1).all()
+
+
 def test_all_nodes_agree_on_the_same_seeds():
     setup, posts = states(experiment(), 5 + CALM + 2 * 5 + 1)
     assert setup.plan.spread == 5  # log2(8) + 2

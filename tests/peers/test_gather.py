@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -30,11 +31,16 @@ class Peers:
     def __init__(self, membership, **does):
         self.membership, self.does, self.served, self.refused = membership, does, 0, 0
         self.silence = threading.Event()
-        self.lengths, self.now = [], 0.0
+        self.lengths, self.now, self.calls = [], 0.0, Counter()
 
     def to(self, member):
         answer = getattr(self, self.does[member.id])
-        return SimpleNamespace(call=lambda request, seconds: answer(member, request))
+
+        def call(request, seconds):
+            self.calls[member.id] += 1
+            return answer(member, request)
+
+        return SimpleNamespace(call=call)
 
     def serves(self, member, request):
         content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
@@ -160,10 +166,16 @@ def test_one_that_never_answers_takes_no_place(gathering, monkeypatch):
     assert list(gather()) == [2]
 
 
+def pass_when(monkeypatch, happened):
+    """Time stands still until something has happened; then every wait is over."""
+    monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: 1e6 if happened() else 0.0))
+
+
 def test_one_whose_message_is_on_its_way_has_not_missed_and_is_waited_for_longer(gathering, monkeypatch):
     monkeypatch.setattr(pulling, "FIRST_CHUNK", 16)
     brisk = Brisk(Limits(deadline=600, floor=0.3, grace=0.1))
     gatherer, gather = gathering(brisk, b="serves_the_beginning", c="serves_the_beginning")
+    pass_when(monkeypatch, lambda: min(gatherer._links.calls[id] for id in "bc") == 2)
     assert gather() == {}
     gatherer._links.silence.set()
     assert brisk.misses == {}
@@ -265,15 +277,17 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
 
 
 @pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
-def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, other):
-    _, gather = gathering(Brisk(Limits(floor=0.3, grace=0.1)), b="is_beyond", c=other)
+def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, monkeypatch, other):
+    gatherer, gather = gathering(Brisk(LIMITS), b="is_beyond", c=other)
+    pass_when(monkeypatch, lambda: other == "is_dead" and gatherer._ledger.of("b").gone)
     with pytest.raises(BehindError) as behind:
         gather()
     assert behind.value.round == 5
 
 
-def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering):
-    _, gather = gathering(Brisk(Limits(floor=0.3, grace=0.1)), b="is_far_beyond", c="is_not_ready")
+def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering, monkeypatch):
+    gatherer, gather = gathering(Brisk(LIMITS), b="is_far_beyond", c="is_not_ready")
+    pass_when(monkeypatch, lambda: gatherer._ledger.of("b").gone and gatherer._links.calls["c"] > 1)
     assert gather() == {}
 
 
