@@ -6,8 +6,17 @@ import pytest
 from facade.bell import Bell
 
 
+@pytest.fixture
+def hang_up():
+    """Sets what a closed terminal does; whoever started the tests may have set it, as nohup does."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_is_noted_and_the_second_does_not_wait(number):
+def test_the_first_signal_is_noted_and_the_second_does_not_wait(number, hang_up):
+    hang_up(signal.SIG_DFL)
     bell, told = Bell(), []
     before = signal.getsignal(number)
     with bell.listening(told.append):
@@ -20,14 +29,11 @@ def test_the_first_signal_is_noted_and_the_second_does_not_wait(number):
     assert signal.getsignal(number) is before
 
 
-def test_nohup_keeps_a_closed_terminal_away():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Bell().listening() as bell:
-            signal.raise_signal(signal.SIGHUP)
-        assert bell.rung is None
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_nohup_keeps_a_closed_terminal_away(hang_up):
+    hang_up(signal.SIG_IGN)
+    with Bell().listening() as bell:
+        signal.raise_signal(signal.SIGHUP)
+    assert bell.rung is None
 
 
 def test_in_another_thread_nothing_rings():
