@@ -26,7 +26,7 @@ from facade.data.federation import Ids, Labelled
 from facade.dropout import AddressedDropout
 from facade.errors import DivergedError, ExperimentError, FacadeError
 from facade.executor import Executor, Fit, Part
-from facade.looped import Looped, find_cut, named_tensors, under
+from facade.looped import Looped, copy_weights, find_cut, named_tensors, under
 from facade.machine import cores
 from facade.optimisers import Memory, Optimiser
 from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
@@ -262,10 +262,7 @@ class Learner:
         """A torch module with the weights of one node (no node axis), in evaluation mode."""
         with seeds.global_torch(0, "template"):
             module = self._factory().to(self.dtype)
-        own = named_tensors(module)  # with buffers that a state_dict leaves out
-        with torch.no_grad():
-            for name, value in params.items():
-                own[name].copy_(value)
+        copy_weights(named_tensors(module), params)  # with buffers that a state_dict leaves out
         return module.eval()
 
     # Arithmetic

@@ -159,9 +159,9 @@ class Looped(Executor):
             with torch.no_grad():
                 batches.optimiser.step(trained, gradients, remembered, batches.round)
             losses.append(loss.detach())
-        _copy(tree.rows(params, 0), tensors)
+        copy_weights(tree.rows(params, 0), tensors)
         for slot, kept in tree.rows(memory, 0).items():
-            _copy(kept, remembered[slot])
+            copy_weights(kept, remembered[slot])
         return torch.stack(losses).mean().view(1).cpu()
 
     def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class Looped(Executor):
         z = self._through(lambda part: cut.features(module, part), x[0])
         scores = []
         for head in each:
-            _copy(tensors, head)
+            copy_weights(tensors, head)
             with self._precision(z.device):
                 logits = cut.head(module, z)
             scores.append(functional.cross_entropy(logits.to(z.dtype), y[0]))
@@ -222,7 +222,7 @@ class Looped(Executor):
         if not hasattr(self._local, "module"):
             module = copy.deepcopy(self._template).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._local.module, self._local.tensors = module, named_tensors(module)
-        _copy(self._local.tensors, weights)
+        copy_weights(self._local.tensors, weights)
         return self._local.module, self._local.tensors
 
     def _set_mode(self, module: nn.Module, only: str | None) -> None:
@@ -231,7 +231,8 @@ class Looped(Executor):
             part.training = only is None or under(name, self._prefixes) == (only == "head")
 
 
-def _copy(tensors: Params, weights: Params) -> None:
+def copy_weights(tensors: Params, weights: Params) -> None:
+    """Write weights into the tensors of the same names."""
     with torch.no_grad():
         for name, weight in weights.items():
             tensors[name].copy_(weight)

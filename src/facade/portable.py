@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from facade.errors import ExperimentError
 from facade.learner import Inputs
-from facade.looped import named_tensors
+from facade.looped import copy_weights, named_tensors
 from facade.names import foreign, is_foreign
 
 
@@ -146,9 +146,8 @@ def _computes_the_same(rebuilt: nn.Module, module: nn.Module, x: Tensor) -> bool
     weights, own = named_tensors(module), named_tensors(rebuilt)
     if {name: leaf.shape for name, leaf in weights.items()} != {name: leaf.shape for name, leaf in own.items()}:
         return False
+    copy_weights(named_tensors(rebuilt.to(x.dtype)), weights)
     with torch.no_grad():
-        for name, leaf in named_tensors(rebuilt.to(x.dtype)).items():
-            leaf.copy_(weights[name])
         return torch.equal(rebuilt.eval()(x), module.eval()(x))
 
 
