@@ -1,4 +1,3 @@
-import threading
 from collections import OrderedDict
 
 import numpy as np
@@ -12,7 +11,7 @@ from facade import tree
 from facade.data.federation import Labelled
 from facade.engine import Samples
 from facade.errors import DivergedError, ExperimentError
-from facade.learner import Inputs, one_intra_op_thread
+from facade.learner import Inputs
 from facade.looped import under
 from facade.optimisers import SGD, Adam, Schedule
 from facade.setup import set_up
@@ -157,33 +156,6 @@ def test_a_frozen_part_runs_in_evaluation_mode_and_stays_as_it_is(only, place):
         drawn = samples(round=1).of(slice(node, node + 1))[0]
         expected = trained_by_hand(batch_norm(place), tree.rows(params, node), drawn, only)
         assert distance(tree.rows(fitted.params, node), expected) < 1e-12
-
-
-def test_where_runs_overlap_torch_ends_with_the_threads_it_had():
-    before = torch.get_num_threads()
-    entered, leave, after = threading.Event(), threading.Event(), []
-
-    def second():
-        with one_intra_op_thread():
-            entered.set()
-            leave.wait(30)
-        after.append(torch.get_num_threads())
-
-    thread = threading.Thread(target=second)
-    try:
-        torch.set_num_threads(3)
-        with one_intra_op_thread():
-            thread.start()
-            assert entered.wait(30)
-            with one_intra_op_thread():
-                assert torch.get_num_threads() == 1
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 3
-        leave.set()
-        thread.join()
-        assert after == [3]
-    finally:
-        torch.set_num_threads(before)
 
 
 def deep():

@@ -358,21 +358,54 @@ def test_without_revival_a_dead_head_stays_dead():
     assert set(choice) == {0}
 
 
-def test_nodes_that_hold_no_head_dead_pass_on_even_the_bids_of_those_well_served():
-    setup = set_up(experiment("3:1", 200, "topology.name=complete", revival=True))
+def at_an_opening_window(setup, dead):
+    """Turn, seeding before, and seeding after nodes that hold a head dead (dead [S, 2]) made their bids."""
     [shard] = setup.shards()
     sown = Sown(5, 2)
     turn = Turn(shard, sown.ready(setup.plan.spread) + health.MEMORY, EVERYONE, torch.full((4,), 3), setup.plan)
     state = setup.algorithm.init(shard)
-    dead = torch.tensor([[False, False], [False, True], [False, True], [False, False]])
+    before = state.seeding._replace(own=torch.full((4,), 0.5, dtype=torch.float64))  # as fitted to an older core
     model = Model(state.core, state.heads, tree.map(lambda leaf: leaf[:, 0], state.heads))
-    opened, revived = revive(turn, state.seeding, model, dead, sown)
+    opened, revived = revive(turn, before, model, torch.tensor(dead), sown)
+    assert not revived.any(), "that comes when the window closes"
+    return turn, before, opened
+
+
+def test_nodes_that_hold_no_head_dead_pass_on_even_the_bids_of_those_well_served():
+    setup = set_up(experiment("3:1", 200, "topology.name=complete", revival=True))
+    turn, _, opened = at_an_opening_window(setup, [[False, False], [False, True], [False, True], [False, False]])
     assert opened.origin.tolist() == [-1, 1, 2, -1]
-    assert not revived.any()
-    served = opened._replace(score=torch.where(dead.any(1), torch.tensor([0, -0.2, -0.1, 0]).double(), opened.score))
+    well = torch.tensor([0, -0.2, -0.1, 0], dtype=torch.float64)
+    served = opened._replace(score=torch.where(opened.origin >= 0, well, opened.score))
     for edges in (EVERYONE, Edges(torch.tensor([0, 1, 3]), torch.tensor([2, 2, 2]))):
-        told = listen_in_window(turn, served, inbox(served.score.tolist(), served.origin.tolist(), edges), sown)
+        told = listen_in_window(turn, served, inbox(served.score.tolist(), served.origin.tolist(), edges), Sown(5, 2))
         assert told.origin.tolist() == [2, 2, 2, 2]
+
+
+def test_who_bids_for_a_dead_head_fits_a_private_one_anew():
+    setup = set_up(experiment("3:1", 200, "topology.name=complete", revival=True))
+    turn, before, opened = at_an_opening_window(setup, [[False, False], [False, True], [False, True], [False, False]])
+    changed = (opened.private["head.weight"] != before.private["head.weight"]).flatten(1).any(1)
+    assert changed.tolist() == [False, True, True, False]
+    assert opened.own[[0, 3]].tolist() == [0.5, 0.5]
+    private = tree.map(lambda leaf: leaf.unsqueeze(1), opened.private)
+    core = setup.algorithm.init(turn.shard).core
+    fitted = turn.learner.score(core, private, turn.all_samples())[:, 0].double()
+    assert torch.equal(opened.own[1:3], fitted[1:3])
+
+
+def test_a_node_with_next_to_no_samples_does_not_revive_a_head():
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(30, 5)), random.integers(2, size=30)
+    of = [slice(0, 30), slice(0, 30), slice(0, 2), slice(0, 30)]
+    federation = Federation.from_nodes([(x[rows], y[rows], x, y) for rows in of])
+    algorithm = {"name": "facade", "warmup": 5, "heads": 2, "seeding": "farthest", "revival": True}
+    written = {"data": federation.section, "model": {"name": "mlp"}, "algorithm": algorithm}
+    written |= {"topology": {"name": "complete"}, "training": {"rounds": 200, "batch": 2}}
+    _, _, opened = at_an_opening_window(set_up(Experiment.of(written), federation), [[False, True]] * 4)
+    assert opened.score.isfinite().all()
+    assert int(opened.score.argmin()) == 2
+    assert opened.score[2] < -NEVER < opened.score[[0, 1, 3]].min()
 
 
 def test_the_turn_of_some_nodes_has_their_edges_alone():

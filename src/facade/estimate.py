@@ -14,11 +14,11 @@ from facade.data.federation import Federation
 from facade.engine import play
 from facade.errors import ExperimentError, FacadeError
 from facade.history import hash_of
-from facade.learner import one_intra_op_thread
 from facade.records import determining
 from facade.runtimes.local import deliver
 from facade.setup import set_up
 from facade.sweep import Job
+from facade.torch_threads import one_intra_op_thread
 
 _FEW = 256
 """Test images per test set in a trial; the rest is extrapolated."""

@@ -221,7 +221,7 @@ def deprl(world: World, core_steps: int) -> Moments:
     return moments
 
 
-def dac(world: World, two_hop: bool, a: float, b: float) -> Moments:
+def dac(world: World, two_hop: bool, a: float, b: float, all_reduce: bool) -> Moments:
     """Similarities are float32 numbers by peer; `told` holds by unmet node (bridge, its word)."""
     nodes: list[Node] = [{"model": world.fresh_model(0, i), "measured": {}, "told": {}} for i in range(world.n)]
     moments = [nodes]
@@ -248,6 +248,9 @@ def dac(world: World, two_hop: bool, a: float, b: float) -> Moments:
             after.append(mixed if world.online(t, i) else node)
         nodes = after
         moments.append(nodes)
+    if all_reduce:
+        everyone = average([node["model"] for node in nodes])
+        moments.append([{**node, "model": everyone} for node in nodes])
     return moments
 
 

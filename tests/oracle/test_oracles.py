@@ -35,6 +35,7 @@ BASELINES = {
     "dpsgd, unequal degrees with losses": ("topology.name=erdos-renyi", "topology.degree=3", *TROUBLE),
     "dpsgd, new graphs": ("topology.fresh=true", "topology.name=erdos-renyi", "topology.degree=3"),
     "dac": (),
+    "dac, with a final exchange": ("algorithm.all_reduce=true",),
     "dac, few peers": ("topology.degree=2",),
     "dac, unequal degrees": ("topology.name=erdos-renyi", "topology.degree=2"),
     "dac, losses": TROUBLE,
@@ -113,7 +114,7 @@ def slow(case: str) -> loops.Moments:
     return {
         "el": lambda: loops.el(world, fields["all_reduce"]),
         "dpsgd": lambda: loops.dpsgd(world),
-        "dac": lambda: loops.dac(world, fields["two_hop"], fields["a"], fields["b"]),
+        "dac": lambda: loops.dac(world, fields["two_hop"], fields["a"], fields["b"], fields["all_reduce"]),
         "deprl": lambda: loops.deprl(world, fields["core_steps"]),
         "local": lambda: loops.local(world),
     }[fields["name"]]()

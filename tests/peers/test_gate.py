@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from facade.peers import identity
-from facade.peers.gate import MOST_CALLS
+from facade.peers.gate import LONGEST_WAIT, MOST_CALLS
 from facade.peers.headers import Kind, Reply, Request, Status
 from facade.peers.membership import Change, Epochs, Membership, changed
 from facade.peers.refusals import Reason, RefusedError
@@ -72,6 +72,16 @@ def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(mad
     assert [reply.status for reply in replies] == [Status.HERE] * MOST_CALLS
     assert door.answer("b", request["b"].packed()).status is Status.HERE
     assert not +door._calls
+
+
+def test_only_a_call_for_the_message_being_made_is_held(made, door):
+    waits = {}
+    door.outgoing.get = waits.__setitem__
+    door.round = 3
+    for round in (2, 3, 4, 5, door.last_round):
+        reply = door.answer("b", Request(Kind.PULL, made.membership.digest, 1, round, 0, 100).packed())
+        assert reply.status is (Status.GONE if round == 2 else Status.NOT_YET)
+    assert waits == {2: LONGEST_WAIT, 3: LONGEST_WAIT, 4: LONGEST_WAIT, 5: 0.0, door.last_round: 0.0}
 
 
 def test_no_more_than_a_chunk_is_given_at_a_time(made, door):

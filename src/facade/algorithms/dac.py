@@ -87,8 +87,7 @@ class DAC(Algorithm[State]):
         return Edges(row[order], sender[order])
 
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        if not isinstance(inbox.edges, Edges):
-            return self.finish(turn, state, inbox)
+        assert isinstance(inbox.edges, Edges), "as wanted() asked"
         receiver, sender = inbox.edges
         losses = turn.learner.compare(inbox.pool["model"], receiver, sender, turn.samples("compare"))
         measured = state.measured.clone()

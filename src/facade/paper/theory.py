@@ -18,10 +18,10 @@ from facade import seeds
 from facade.config import Experiment
 from facade.data.synthetic import ROWS, convexity, optimum
 from facade.engine import play
-from facade.learner import one_intra_op_thread
 from facade.metrics import separated
 from facade.runtimes.local import deliver
 from facade.setup import Setup, set_up
+from facade.torch_threads import one_intra_op_thread
 
 Floats = NDArray[np.float64]
 

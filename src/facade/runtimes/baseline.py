@@ -7,10 +7,10 @@ from typing import Any
 from facade import metrics
 from facade.algorithms.local import Local
 from facade.engine import play
-from facade.learner import one_intra_op_thread
 from facade.peers.outcome import Outcome
 from facade.rows import Row, RowsFile
 from facade.runtimes.scene import Scene, inbox_of
+from facade.torch_threads import one_intra_op_thread
 
 
 def alone(scene: Scene) -> list[list[int]]:

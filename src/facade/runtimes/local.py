@@ -15,12 +15,12 @@ from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.engine import Played, Shard, play
-from facade.learner import one_intra_op_thread
 from facade.messages import Inbox, Post
 from facade.result import Result
 from facade.runtimes.recorder import Final, Progress, Recorder, record
 from facade.setup import Setup
 from facade.stacks import Stack
+from facade.torch_threads import one_intra_op_thread
 
 
 def run(

@@ -17,7 +17,6 @@ from typing import Any
 from facade import store, tree
 from facade.engine import Played, play, turn_of
 from facade.errors import FacadeError
-from facade.learner import one_intra_op_thread
 from facade.messages import Everyone, Inbox, Post
 from facade.peers import identity
 from facade.peers.gate import Gate
@@ -38,6 +37,7 @@ from facade.runtimes.lists import Lists
 from facade.runtimes.parting import part, step_aside
 from facade.runtimes.rpc import Credentials, Links, Server
 from facade.runtimes.scene import RemovedError, inbox_of
+from facade.torch_threads import one_intra_op_thread
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""
