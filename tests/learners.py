@@ -1,7 +1,10 @@
 """A small learner, what its nodes hold, and the same by torch alone."""
 
+from collections import OrderedDict
+
 import numpy as np
 import torch
+from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 
@@ -46,6 +49,12 @@ def learner(factory, *, head=("head",), optimiser=None, init="common", dtype=tor
 
 def mlp():
     return models.mlp(SHAPE, CLASSES)
+
+
+def deep():
+    core = nn.Sequential(nn.Flatten(), nn.Linear(16, 8, bias=False), nn.Tanh(), nn.Linear(8, 8), nn.ReLU())
+    head = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, CLASSES))
+    return nn.Sequential(OrderedDict(core=core, head=head))
 
 
 def normalised(x):

@@ -16,7 +16,7 @@ from facade.looped import under
 from facade.optimisers import SGD, Adam, Schedule
 from facade.setup import set_up
 from facade.stacked import MOST_WEIGHTS
-from learners import CLASSES, NODES, OPTIMISERS, SHAPE, holdings, learner, mlp, normalised, plain_loss, samples
+from learners import CLASSES, NODES, OPTIMISERS, SHAPE, deep, holdings, learner, mlp, normalised, plain_loss, samples
 
 EXECUTORS = ["stacked", "looped"]
 DTYPES = [torch.float32, torch.float64]
@@ -156,12 +156,6 @@ def test_a_frozen_part_runs_in_evaluation_mode_and_stays_as_it_is(only, place):
         drawn = samples(round=1).of(slice(node, node + 1))[0]
         expected = trained_by_hand(batch_norm(place), tree.rows(params, node), drawn, only)
         assert distance(tree.rows(fitted.params, node), expected) < 1e-12
-
-
-def deep():
-    core = nn.Sequential(nn.Flatten(), nn.Linear(16, 8, bias=False), nn.Tanh(), nn.Linear(8, 8), nn.ReLU())
-    head = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, CLASSES))
-    return nn.Sequential(OrderedDict(core=core, head=head))
 
 
 @pytest.mark.parametrize("only", [None, "core", "head"])

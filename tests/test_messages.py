@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from facade import tree
-from facade.messages import EVERYONE, Edges, Inbox, mean, means, per_row, steps, totals, weighted
+from facade.messages import EVERYONE, Deliveries, Edges, Inbox, delivered, mean, means, per_row, totals, waves, weighted
 
 DTYPES = [torch.float32, torch.float64]
 SENDERS = torch.tensor([0, 2, 3, 5, 7, 8, 9])
@@ -28,9 +28,9 @@ def pool(dtype, seed=0):
 
 
 def inbox(messages, pairs):
-    receiver, sender = zip(*sorted(pairs), strict=True) if pairs else ((), ())
-    edges = Edges(torch.tensor(receiver, dtype=torch.int64), torch.tensor(sender, dtype=torch.int64))
-    return Inbox(messages, SENDERS, OWN, edges)
+    receiver, message = zip(*sorted(pairs), strict=True) if pairs else ((), ())
+    heard = Deliveries(torch.tensor(receiver, dtype=torch.int64), torch.tensor(message, dtype=torch.int64))
+    return Inbox(messages, SENDERS, OWN, heard)
 
 
 SOME = [(0, 6), (0, 0), (0, 3), (1, 1), (1, 5), (1, 0), (1, 2), (1, 3), (1, 6)]
@@ -175,12 +175,18 @@ def test_everyones_inbox_has_no_members_to_list():
         Inbox(pool(torch.float32), SENDERS, OWN, EVERYONE).members()
 
 
-def test_steps_take_one_edge_of_every_segment_at_a_time_in_order():
+def test_an_edge_is_delivered_from_the_row_of_its_senders_message():
+    edges = Edges(torch.tensor([0, 0, 2]), SENDERS[[1, 4, 6]])
+    assert [part.tolist() for part in delivered(edges, SENDERS)] == [[0, 0, 2], [1, 4, 6]]
+    assert delivered(EVERYONE, SENDERS) is EVERYONE
+
+
+def test_waves_take_one_row_of_every_segment_at_a_time_in_order():
     segment = torch.tensor([0, 0, 0, 2, 2, 5])
     row = torch.tensor([3, 1, 4, 1, 5, 9])
-    found = [(s.segment.tolist(), s.row.tolist()) for s in steps(Edges(segment, row))]
+    found = [(s.segment.tolist(), s.row.tolist()) for s in waves(segment, row)]
     assert found == [([0, 2, 5], [3, 1, 9]), ([0, 2], [1, 5]), ([0], [4])]
-    assert steps(Edges(segment[:0], row[:0])) == []
+    assert waves(segment[:0], row[:0]) == []
 
 
 def test_per_row_shapes_values_to_combine_with_a_leaf():

@@ -11,21 +11,11 @@ from contract.checks import made, one_turn, tiny, travelled
 from experiments import digits
 from facade import Experiment, ExperimentError, Federation, linear_heads, run, tree
 from facade.algorithms import facade as facade_algorithm
-from facade.algorithms import health, seeding
-from facade.algorithms.seeding import (
-    CALM,
-    NEVER,
-    Model,
-    Sown,
-    _without_the_few,
-    listen,
-    listen_in_window,
-    revive,
-    start,
-)
+from facade.algorithms import health, revival, seeding
+from facade.algorithms.seeding import CALM, NEVER, Calendar, listen, start, without_the_few
 from facade.cli import display
 from facade.engine import Network, Turn, play, turn_of
-from facade.messages import EVERYONE, Edges, Inbox
+from facade.messages import EVERYONE, Deliveries, Edges, Inbox
 from facade.result import health_of_heads
 from facade.runtimes.local import deliver
 from facade.setup import set_up
@@ -192,7 +182,7 @@ def test_where_all_have_few_samples_they_bid_as_ever():
     training = {"rounds": 30, "steps": 2, "batch": 4}
     setup = set_up(Experiment.of({"data": federation.section, "algorithm": fields, "training": training}), federation)
     turn = one_turn(setup, 5)
-    bids = _without_the_few(turn, torch.tensor([0.5, 0.1, 0.9, torch.nan, torch.inf, -torch.inf]).double())
+    bids = without_the_few(turn, torch.tensor([0.5, 0.1, 0.9, torch.nan, torch.inf, -torch.inf]).double())
     assert bids.isfinite().all()
     assert bids[:3].argsort().tolist() == [1, 0, 2]
     assert bids.max() < -NEVER / 2, "anybody else would win"
@@ -219,13 +209,13 @@ def test_a_node_with_one_sample_gives_no_seed(topology):
     assert len(set(result.summary["choice"])) == 1, "nobody needs a second head"
 
 
-def inbox(scores, origins, edges):
+def inbox(scores, origins, deliveries):
     nodes = len(scores)
     pool = {
         "head": {"w": torch.arange(nodes).float().unsqueeze(1)},
         "bid": {"score": torch.tensor(scores, dtype=torch.float64), "origin": torch.tensor(origins)},
     }
-    return Inbox(pool, torch.arange(nodes), torch.arange(nodes), edges)
+    return Inbox(pool, torch.arange(nodes), torch.arange(nodes), deliveries)
 
 
 def test_the_best_bid_wins_and_ties_go_to_the_lower_node():
@@ -235,7 +225,7 @@ def test_the_best_bid_wins_and_ties_go_to_the_lower_node():
     everyone = listen(seeding, inbox([0.5, 0.7, 0.7], [0, 1, 2], EVERYONE))
     assert everyone.origin.tolist() == [1, 1, 1]
     assert everyone.candidate["w"].flatten().tolist() == [1, 1, 1]
-    one = Edges(torch.tensor([0, 1]), torch.tensor([2, 0]))
+    one = Deliveries(torch.tensor([0, 1]), torch.tensor([2, 0]))
     assert listen(seeding, inbox([0.5, 0.7, 0.7], [0, 1, 2], one)).origin.tolist() == [2, 1, 2]
 
 
@@ -263,7 +253,7 @@ def test_seeded_heads_begin_without_the_momentum_of_those_before():
     assert any(leaf.abs().max() > 0 for slot in remembered.values() for leaf in slot.values())
     shard = setup.shards()[0]
     turn = turn_of(shard, setup.plan, posts[-1].round)
-    sown = setup.algorithm._sow(turn, posts[-1].state, 2)
+    sown = setup.algorithm._sow(turn, posts[-1].state)
     assert all(leaf.abs().max() == 0 for slot in sown.heads_memory.values() for leaf in slot.values())
 
 
@@ -330,13 +320,13 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 
 
 def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_momentum(monkeypatch):
-    for module in (facade_algorithm, health, seeding):
+    for module in (facade_algorithm, health, revival):
         monkeypatch.setattr(module, "MEMORY", 6)
     dead = lambda known, _: (torch.arange(4) > 1).expand(known.last.shape).clone()  # noqa: E731
     monkeypatch.setattr(facade_algorithm, "dead", dead)
     settings = ("algorithm.revival=true", "algorithm.heads=4", "training.momentum=0.9", "training.lr=0.01")
     setup = made(tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60"))
-    closes = seeding.Sown(1, 4).ready(setup.plan.spread) + 6 + setup.plan.spread
+    closes = Calendar(1, 4).ready(setup.plan.spread) + 6 + setup.plan.spread
     state = travelled(setup).states()[closes]
     winner = int(state.seeding.origin[0])
     assert set(state.seeding.origin.tolist()) == {winner}
@@ -361,12 +351,12 @@ def test_without_revival_a_dead_head_stays_dead():
 def at_an_opening_window(setup, dead):
     """Turn, seeding before, and seeding after nodes that hold a head dead (dead [S, 2]) made their bids."""
     [shard] = setup.shards()
-    sown = Sown(5, 2)
-    turn = Turn(shard, sown.ready(setup.plan.spread) + health.MEMORY, EVERYONE, torch.full((4,), 3), setup.plan)
+    calendar = Calendar(5, 2)
+    turn = Turn(shard, calendar.ready(setup.plan.spread) + health.MEMORY, EVERYONE, torch.full((4,), 3), setup.plan)
     state = setup.algorithm.init(shard)
     before = state.seeding._replace(own=torch.full((4,), 0.5, dtype=torch.float64))  # as fitted to an older core
-    model = Model(state.core, state.heads, tree.map(lambda leaf: leaf[:, 0], state.heads))
-    opened, revived = revive(turn, before, model, torch.tensor(dead), sown)
+    model = revival.Model(state.core, state.heads, tree.map(lambda leaf: leaf[:, 0], state.heads))
+    opened, revived = revival.revive(turn, before, model, torch.tensor(dead), calendar)
     assert not revived.any(), "that comes when the window closes"
     return turn, before, opened
 
@@ -377,8 +367,9 @@ def test_nodes_that_hold_no_head_dead_pass_on_even_the_bids_of_those_well_served
     assert opened.origin.tolist() == [-1, 1, 2, -1]
     well = torch.tensor([0, -0.2, -0.1, 0], dtype=torch.float64)
     served = opened._replace(score=torch.where(opened.origin >= 0, well, opened.score))
-    for edges in (EVERYONE, Edges(torch.tensor([0, 1, 3]), torch.tensor([2, 2, 2]))):
-        told = listen_in_window(turn, served, inbox(served.score.tolist(), served.origin.tolist(), edges), Sown(5, 2))
+    for deliveries in (EVERYONE, Deliveries(torch.tensor([0, 1, 3]), torch.tensor([2, 2, 2]))):
+        heard = inbox(served.score.tolist(), served.origin.tolist(), deliveries)
+        told = revival.listen(turn, served, heard, Calendar(5, 2))
         assert told.origin.tolist() == [2, 2, 2, 2]
 
 
@@ -416,7 +407,7 @@ def test_the_turn_of_some_nodes_has_their_edges_alone():
     some = Turn(shard, 0, edges, torch.full((8,), 4), setup.plan).only(torch.tensor([2, 5]))
     assert some.shard.nodes.tolist() == [2, 5]
     for row, node in enumerate((2, 5)):
-        heard = some.graph.sender[some.graph.receiver == row]
+        heard = some.edges.sender[some.edges.receiver == row]
         assert heard.tolist() == graph.sender[graph.receiver == node].tolist()
 
 

@@ -14,8 +14,8 @@ from facade.setup import set_up
 from facade.topology import (
     TOPOLOGIES,
     Complete,
-    Edges,
     ErdosRenyi,
+    GivenEdges,
     Graph,
     KOut,
     Regular,
@@ -357,7 +357,7 @@ def test_connected_tells_one_component_from_two():
 
 
 def test_edges_are_linked_both_ways_and_once_in_every_round():
-    topology = Edges("0-1 2-1 1-2")
+    topology = GivenEdges("0-1 2-1 1-2")
     topology.check(3)
     assert arcs(topology.draw(3, 1, 0)) == both_ways({(0, 1), (1, 2)})
     assert arcs(topology.draw(3, 9, 9)) == arcs(topology.draw(3, 1, 0))
@@ -366,12 +366,12 @@ def test_edges_are_linked_both_ways_and_once_in_every_round():
 @pytest.mark.parametrize("edge", ["0-3", "1-1", "1-01", "0", "0-1-2", "a-b", "-1-0", "0-"])
 def test_what_is_no_edge_is_named(edge):
     with pytest.raises(ExperimentError, match=f"topology.edges: '{edge}' is not an edge; .* numbers from 0 to 2"):
-        Edges(f"0-1 {edge}").check(3)
+        GivenEdges(f"0-1 {edge}").check(3)
 
 
 def test_edges_must_be_given():
     with pytest.raises(ExperimentError, match=r"needs topology\.edges, such as '0-1 1-2'"):
-        Edges().check(3)
+        GivenEdges().check(3)
 
 
 def test_a_file_lists_the_edges_with_comments_and_blank_lines(tmp_path):

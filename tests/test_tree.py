@@ -67,6 +67,19 @@ def test_where_decides_row_by_row():
     assert mixed.model["fc"]["weight"].sum((1, 2)).tolist() == [6, 0, 38]
 
 
+def test_where_decides_row_by_row_of_rows():
+    heads, zero = {"weight": torch.ones(2, 3, 4)}, {"weight": torch.zeros(2, 3, 4)}
+    some = torch.tensor([[True, False, False], [False, True, True]])
+    assert tree.where(some, heads, zero)["weight"].sum(2).tolist() == [[4, 0, 0], [0, 4, 4]]
+    one = {"weight": torch.full((2, 1, 4), 2.0)}
+    assert tree.where(some, one, zero)["weight"].sum(2).tolist() == [[8, 0, 0], [0, 8, 8]]
+
+
+def test_where_keeps_the_order_of_what_is_kept():
+    ab, ba = {"a": torch.zeros(2), "b": torch.zeros(2)}, {"b": torch.ones(2), "a": torch.ones(2)}
+    assert list(tree.where(torch.tensor([True, False]), ba, ab)) == ["a", "b"]
+
+
 def test_row_bytes_count_one_nodes_part():
     assert tree.row_bytes(state()) == 4 * 4 + 8
     assert tree.row_bytes({}) == 0

@@ -17,7 +17,7 @@ from torch import Tensor
 from facade import seeds, stacks, tree
 from facade.data.federation import Federation, Holdings, Labelled
 from facade.learner import Examined, Learner
-from facade.messages import EVERYONE, Edges, Everyone, Inbox, Post
+from facade.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
 from facade.topology import Graph, Topology
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Turn:
 
     shard: Shard
     round: int
-    graph: Edges | Everyone
-    """The round's edges into this shard: (row, id of the sender)."""
+    edges: Edges | Everyone
+    """The round's edges into this shard."""
     degree: Tensor
     """[n] number of peers each node of the network hears in the graph."""
     plan: Plan
@@ -100,11 +100,11 @@ class Turn:
         """The turn of some of the hosted nodes (rows ascending), for work that not all of them need."""
         nodes = self.shard.nodes[rows.numpy()]
         shard = dataclasses.replace(self.shard, nodes=nodes, data=self.shard.data.only(nodes))
-        if not isinstance(self.graph, Edges):
+        if not isinstance(self.edges, Edges):
             return dataclasses.replace(self, shard=shard)
-        theirs = torch.isin(self.graph.receiver, rows)
-        graph = Edges(torch.searchsorted(rows, self.graph.receiver[theirs]), self.graph.sender[theirs])
-        return dataclasses.replace(self, shard=shard, graph=graph)
+        theirs = torch.isin(self.edges.receiver, rows)
+        edges = Edges(torch.searchsorted(rows, self.edges.receiver[theirs]), self.edges.sender[theirs])
+        return dataclasses.replace(self, shard=shard, edges=edges)
 
 
 @dataclass(frozen=True)
@@ -236,9 +236,9 @@ def turn_of(shard: Shard, plan: Plan, round: int) -> Turn:
 def _heard(shard: Shard, inbox: Inbox) -> list[int]:
     """Payload bytes each hosted node heard."""
     size = tree.row_bytes(inbox.pool)
-    if not isinstance(inbox.edges, Edges):
+    if not isinstance(inbox.deliveries, Deliveries):
         return [size * (shard.n - 1)] * len(shard.nodes)
-    counts = torch.bincount(inbox.edges.receiver, minlength=len(shard.nodes))
+    counts = torch.bincount(inbox.deliveries.receiver, minlength=len(shard.nodes))
     return [int(count) * size for count in counts]
 
 

@@ -291,13 +291,13 @@ class Learner:
         drawn = samples.of(block)
         return self.executor.features(tree.rows(core, block), drawn.x)[0].cpu(), drawn.y[0]
 
-    def compare(self, models: Params, receiver: Tensor, sender: Tensor, samples: Samples) -> Tensor:
-        """Mean loss [E] of model sender[e] on the samples of node receiver[e]."""
+    def compare(self, models: Params, receiver: Tensor, model: Tensor, samples: Samples) -> Tensor:
+        """Mean loss [E] of models[model[e]] on the samples of the node in row receiver[e]."""
 
         def task(block: slice) -> Tensor:
             rows = receiver[block]
             drawn = samples.of(slice(int(rows[0]), int(rows[-1]) + 1))[rows - rows[0]]
-            return self.executor.losses(tree.rows(models, sender[block]), drawn.x, drawn.y.to(self.device))
+            return self.executor.losses(tree.rows(models, model[block]), drawn.x, drawn.y.to(self.device))
 
         with self.stopwatch.phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)

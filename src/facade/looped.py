@@ -87,8 +87,9 @@ class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the h
 
 
 def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
-    """The cut before submodule `name`, if it takes one input, by position, and its output is the model's."""
-    seen: list[tuple[bool, Tensor]] = []
+    """The cut before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
+    model's."""
+    seen: list[tuple[bool, Tensor, int]] = []
 
     def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         raise _AtTheHead(inputs[0])
@@ -105,7 +106,8 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
         raise RuntimeError(f"the model did not call its head '{name}'")
 
     hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output)), with_kwargs=True
+        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, output._version)),
+        with_kwargs=True,
     )
     was_training = module.training
     try:
@@ -114,7 +116,10 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     finally:
         hook.remove()
         module.train(was_training)
-    if len(seen) != 1 or not seen[0][0] or seen[0][1] is not output:
+    if len(seen) != 1:
+        return None
+    [(one_input, of_head, version)] = seen
+    if not one_input or of_head is not output or output._version != version:  # a version rises with changes in place
         return None
     return Cut(features, lambda m, z: m.get_submodule(name)(z))
 
@@ -182,7 +187,7 @@ class Looped(Executor):
         for head in each:
             copy_weights(tensors, head)
             with self._precision(z.device):
-                logits = cut.head(module, z)
+                logits = cut.head(module, z.clone())  # a head may begin with an activation in place
             scores.append(functional.cross_entropy(logits.to(z.dtype), y[0]))
         return torch.stack(scores).view(1, count).cpu()
 

@@ -33,7 +33,23 @@ class Edges(NamedTuple):
     receiver: Tensor
     """[E] row of the receiving node in its shard."""
     sender: Tensor
-    """[E] id of the sending node; in an inbox, the row of its message in the pool."""
+    """[E] id of the sending node."""
+
+
+class Deliveries(NamedTuple):
+    """Messages that arrived, sorted by (receiver, message)."""
+
+    receiver: Tensor
+    """[D] row of the receiving node in its shard."""
+    message: Tensor
+    """[D] row of the message in the pool."""
+
+
+def delivered(wanted: Edges | Everyone, senders: Tensor) -> Deliveries | Everyone:
+    """The edges as deliveries from a pool that has one message of each of `senders` [M], ascending."""
+    if not isinstance(wanted, Edges):
+        return wanted
+    return Deliveries(wanted.receiver, torch.searchsorted(senders, wanted.sender.contiguous()))
 
 
 @dataclass(frozen=True)
@@ -60,18 +76,17 @@ class Inbox:
     """[M] ids, ascending."""
     own: Tensor
     """[S] row in the pool of each hosted node's own message."""
-    edges: Edges | Everyone
-    """Deliveries without self: (row in the shard, row in the pool)."""
+    deliveries: Deliveries | Everyone
+    """Who heard which of them, own messages left out."""
 
-    def members(self) -> Edges:
-        """Edges with every node's own message in its place."""
-        edges = self.edges
-        if not isinstance(edges, Edges):
-            raise TypeError("everyone's messages arrived: there are no edges to list")
-        receiver = torch.cat([edges.receiver, torch.arange(len(self.own))])
-        sender = torch.cat([edges.sender, self.own])
-        order = torch.argsort(receiver * len(self.senders) + sender)
-        return Edges(receiver[order], sender[order])
+    def members(self) -> Deliveries:
+        """The deliveries, with every node's own message in its place."""
+        if not isinstance(self.deliveries, Deliveries):
+            raise TypeError("everyone's messages arrived: there are no deliveries to list")
+        receiver = torch.cat([self.deliveries.receiver, torch.arange(len(self.own))])
+        message = torch.cat([self.deliveries.message, self.own])
+        order = torch.argsort(receiver * len(self.senders) + message)
+        return Deliveries(receiver[order], message[order])
 
 
 class Total(NamedTuple):
@@ -94,14 +109,13 @@ def totals(inbox: Inbox, part: Any, group: Tensor, groups: int) -> Total:
     zero where nobody is, and counts [S, groups].
     """
     size = len(inbox.own)
-    if inbox.edges is EVERYONE:
-        members = Edges(*torch.sort(group, stable=True))
-        one = _totals(part, members, groups)
+    if inbox.deliveries is EVERYONE:
+        one = _totals(part, *torch.sort(group, stable=True), groups)
         return tree.map(lambda leaf: leaf.expand(size, *leaf.shape).clone(), one)
-    edges = inbox.members()
-    segment = edges.receiver * groups + group[edges.sender]
+    receiver, message = inbox.members()
+    segment = receiver * groups + group[message]
     order = torch.argsort(segment, stable=True)
-    flat = _totals(part, Edges(segment[order], edges.sender[order]), size * groups)
+    flat = _totals(part, segment[order], message[order], size * groups)
     return tree.map(lambda leaf: leaf.view(size, groups, *leaf.shape[1:]), flat)
 
 
@@ -110,10 +124,10 @@ def means(total: Total) -> Any:
     return tree.map(lambda sums: sums / per_row(total.counts.clamp(min=1), sums), total.sums)
 
 
-def weighted(inbox: Inbox, part: Any, members: Edges, weights: Tensor) -> Any:
-    """Per hosted node, the sum of weights [E] times messages over `members`, in their order."""
-    turns = steps(members, weights)
-    return tree.map(lambda leaf: _sum(leaf, turns, len(inbox.own)), part)
+def weighted(inbox: Inbox, part: Any, members: Deliveries, weights: Tensor) -> Any:
+    """Per hosted node, the sum of weights [D] times messages over `members`, in their order."""
+    additions = waves(*members, weights)
+    return tree.map(lambda leaf: _sum(leaf, additions, len(inbox.own)), part)
 
 
 def per_row(values: Tensor, leaf: Tensor) -> Tensor:
@@ -121,53 +135,52 @@ def per_row(values: Tensor, leaf: Tensor) -> Tensor:
     return values.view(*values.shape, *([1] * (leaf.dim() - values.dim()))).to(leaf.dtype)
 
 
-class Step(NamedTuple):
-    """At most one edge per segment: additions that may be done together."""
+class Wave(NamedTuple):
+    """At most one row per segment: additions that may be done together."""
 
     segment: Tensor
     row: Tensor
     weight: Tensor | None
 
 
-def _totals(part: Any, members: Edges, segments: int) -> Total:
-    turns = steps(members)
-    counts = torch.bincount(members.receiver, minlength=segments)
-    return Total(tree.map(lambda leaf: _sum(leaf, turns, segments), part), counts)
+def _totals(part: Any, segment: Tensor, row: Tensor, segments: int) -> Total:
+    additions = waves(segment, row)
+    counts = torch.bincount(segment, minlength=segments)
+    return Total(tree.map(lambda leaf: _sum(leaf, additions, segments), part), counts)
 
 
-def steps(members: Edges, weights: Tensor | None = None) -> list[Step]:
-    """Step d holds every segment's d-th edge (members are sorted by segment).
+def waves(segment: Tensor, row: Tensor, weights: Tensor | None = None) -> list[Wave]:
+    """Row row[i] is to be added in segment[i] (ascending); wave d holds the d-th row of every segment.
 
     All segments advance together, so the work is a few large additions, and yet each segment's sum
-    runs in the order of its own edges.
+    runs in the order of its own rows.
     """
-    segment, row = members
     if not len(segment):
         return []
     counts = torch.bincount(segment)
     place = torch.arange(len(segment)) - (torch.cumsum(counts, 0) - counts)[segment]
     parts = torch.split(torch.argsort(place, stable=True), torch.bincount(place).tolist())
-    return [Step(segment[p], row[p], None if weights is None else weights[p]) for p in parts]
+    return [Wave(segment[p], row[p], None if weights is None else weights[p]) for p in parts]
 
 
 _BLOCK_VALUES = 1 << 16
-"""Numbers summed at a time: a block of receivers stays in a core's cache through all its steps."""
+"""Numbers summed at a time: a block of receivers stays in a core's cache through all waves."""
 
 
-def _sum(leaf: Tensor, turns: list[Step], segments: int) -> Tensor:
-    """[segments, ...] sums of the leaf's rows, step after step."""
+def _sum(leaf: Tensor, additions: list[Wave], segments: int) -> Tensor:
+    """[segments, ...] sums of the leaf's rows, wave after wave."""
     sums = torch.zeros(segments, *leaf.shape[1:], dtype=leaf.dtype)
     size = max(1, _BLOCK_VALUES // max(1, leaf[0].numel()))
     starts = torch.arange(0, segments + size, size).clamp(max=segments)
-    bounds = [torch.searchsorted(turn.segment, starts).tolist() for turn in turns]
+    bounds = [torch.searchsorted(wave.segment, starts).tolist() for wave in additions]
     for block, (low, high) in enumerate(itertools.pairwise(starts.tolist())):
-        for turn, bound in zip(turns, bounds, strict=True):
+        for wave, bound in zip(additions, bounds, strict=True):
             some = slice(bound[block], bound[block + 1])
-            values = leaf.index_select(0, turn.row[some])
-            if turn.weight is not None:
-                values *= per_row(turn.weight[some], values)
-            if len(values) == high - low:  # segments are sorted: this step has each of them in its place
+            values = leaf.index_select(0, wave.row[some])
+            if wave.weight is not None:
+                values *= per_row(wave.weight[some], values)
+            if len(values) == high - low:  # segments are sorted: this wave has each of them in its place
                 sums[low:high] += values
             else:
-                sums.index_add_(0, turn.segment[some], values)
+                sums.index_add_(0, wave.segment[some], values)
     return sums

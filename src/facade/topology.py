@@ -311,7 +311,7 @@ class KOut(Topology):
 
 
 @dataclass(frozen=True)
-class Edges(Topology):
+class GivenEdges(Topology):
     """The undirected `edges` given, such as "0-1 1-2"; topology.name = "file" reads them from topology.file."""
 
     fixed = True
@@ -335,7 +335,7 @@ class Edges(Topology):
 
 
 def edges_in(file: str) -> str:
-    """The edges in a text file, one "a b" pair of node numbers a line, # for comments; as `Edges` takes them."""
+    """The edges in a text file, one "a b" pair of node numbers a line, # for comments; as `GivenEdges` takes them."""
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -365,5 +365,5 @@ TOPOLOGIES: dict[str, type[Topology]] = {
     "star": Star,
     "erdos-renyi": ErdosRenyi,
     "k-out": KOut,
-    "edges": Edges,
+    "edges": GivenEdges,
 }

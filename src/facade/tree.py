@@ -77,8 +77,8 @@ def concat(trees: Sequence[T]) -> T:
 
 
 def where(rows: Tensor, yes: T, no: T) -> T:
-    """Row by row: `yes` where `rows` [S] is true, else `no`."""
-    return map(lambda a, b: torch.where(rows.view(-1, *([1] * (a.dim() - 1))), a, b), yes, no)
+    """Row by row: `yes` where `rows` ([S], or [S, k] for rows of rows) is true, else `no`, in the order of its names."""
+    return map(lambda b, a: torch.where(rows.view(*rows.shape, *([1] * (b.dim() - rows.dim()))), a, b), no, yes)
 
 
 def row_bytes(tree: Any) -> int:

@@ -4,7 +4,7 @@ import torch
 from contract import checks
 from contract.checks import tiny
 from facade import tree
-from facade.algorithms import ALGORITHMS, health, seeding
+from facade.algorithms import ALGORITHMS, health, revival
 from facade.algorithms import facade as facade_algorithm
 
 MODELS = {
@@ -147,17 +147,17 @@ def test_seeding_keeps_the_contract(check, heads):
 def test_revival_keeps_the_contract(check, memory, monkeypatch):
     """Head 1 is dead as soon as anybody looks, and windows come after six rounds instead of fifty."""
     revived = []
-    revive = seeding.revive
+    revive = revival.revive
 
     def watched(*given):
         after, where = revive(*given)
         revived.append(int(where.sum()))
         return after, where
 
-    for module in (facade_algorithm, health, seeding):
+    for module in (facade_algorithm, health, revival):
         monkeypatch.setattr(module, "MEMORY", 6)
     monkeypatch.setattr(facade_algorithm, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
-    monkeypatch.setattr(seeding, "revive", watched)
+    monkeypatch.setattr(revival, "revive", watched)
     rounds = ("training.rounds=28", "evaluation.every=28", "data.clusters=4:2", "algorithm.warmup=1")
     check(tiny("facade", "algorithm.seeding=farthest", "algorithm.revival=true", *rounds, *memory))
     assert sum(revived) > 0

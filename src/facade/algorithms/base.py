@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from facade import tree
 from facade.engine import Plan, Shard, Turn
-from facade.messages import Edges, Everyone, Inbox, per_row
+from facade.messages import Edges, Everyone, Inbox
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -76,7 +77,7 @@ class Algorithm(ABC, Generic[State]):
 
     def wanted(self, turn: Turn, state: State) -> Edges | Everyone:
         """Whom the nodes want to hear this round."""
-        return turn.graph
+        return turn.edges
 
     def models(self, state: State) -> list[Params]:
         """Every model a node could deploy; only the oracle evaluation asks."""
@@ -134,6 +135,4 @@ def chosen(heads: Params, choice: Tensor) -> Params:
 
 def put(heads: Params, head: Params, where: Tensor) -> Params:
     """Heads [S, k, ...] with `head` [S, ...] written where `where` [S, k] says so."""
-    return {
-        name: torch.where(per_row(where, kept).bool(), head[name].unsqueeze(1), kept) for name, kept in heads.items()
-    }
+    return tree.where(where, tree.map(lambda leaf: leaf.unsqueeze(1), head), heads)

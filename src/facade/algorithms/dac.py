@@ -1,4 +1,9 @@
-"""DAC: hear the peers whose models fit your own data."""
+"""DAC: hear the peers whose models fit your own data.
+
+Zec et al., "Decentralized adaptive clustering of deep nets is beneficial for client collaboration", 2022. How similar
+another node is, is 1 / loss of its model on one's own data; peers are drawn from softmax(tau * similarity), and tau
+rises over rounds (`a`, `b`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from facade import seeds
 from facade.algorithms.base import Algorithm
 from facade.engine import Plan, Shard, Turn
 from facade.errors import ExperimentError
-from facade.messages import Edges, Inbox, mean, steps
+from facade.messages import Deliveries, Edges, Inbox, mean, waves
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -87,22 +92,22 @@ class DAC(Algorithm[State]):
         return Edges(row[order], sender[order])
 
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        assert isinstance(inbox.edges, Edges), "as wanted() asked"
-        receiver, sender = inbox.edges
-        losses = turn.learner.compare(inbox.pool["model"], receiver, sender, turn.samples("compare"))
+        assert isinstance(inbox.deliveries, Deliveries), "as wanted() asked"
+        receiver, message = inbox.deliveries
+        losses = turn.learner.compare(inbox.pool["model"], receiver, message, turn.samples("compare"))
         measured = state.measured.clone()
-        measured[receiver, inbox.senders[sender]] = (1 / losses.double().clamp(min=1e-6)).float()
+        measured[receiver, inbox.senders[message]] = (1 / losses.double().clamp(min=1e-6)).float()
         state = state._replace(model=mean(inbox, inbox.pool["model"]), measured=measured)
-        return self._listen(state, inbox, inbox.edges) if self.two_hop else state
+        return self._listen(state, inbox, inbox.deliveries) if self.two_hop else state
 
     def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
         return state._replace(model=mean(inbox, inbox.pool["model"]))
 
-    def _listen(self, state: State, inbox: Inbox, edges: Edges) -> State:
+    def _listen(self, state: State, inbox: Inbox, heard: Deliveries) -> State:
         """Take a heard peer's word for the nodes it has met, if it is more similar to this node
         than the bridge so far. O(n) memory per node: an earlier bridge's word is not kept."""
         told, bridge = state.told.clone(), state.bridge.clone()
-        for rows, messages, _ in steps(edges):
+        for rows, messages, _ in waves(*heard):
             peer, scores = inbox.senders[messages].unsqueeze(1), inbox.pool["scores"][messages]
             known, now = state.measured[rows], bridge[rows]
             trust = torch.where(now >= 0, known.gather(1, now.clamp(min=0)), -torch.inf)

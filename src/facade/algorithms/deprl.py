@@ -1,4 +1,8 @@
-"""DePRL: a shared core, and a head that never leaves its node."""
+"""DePRL: a shared core, and a head that never leaves its node.
+
+Xiong et al., "DePRL: Achieving Linear Convergence Speedup in Personalized Decentralized Learning with Shared
+Representations", AAAI 2024.
+"""
 
 from __future__ import annotations
 

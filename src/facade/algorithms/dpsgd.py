@@ -1,4 +1,7 @@
-"""D-PSGD: average with the same neighbours for ever."""
+"""D-PSGD: average with the same neighbours for ever.
+
+Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms?", NeurIPS 2017.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from facade.algorithms.base import OneModel, Plain
 from facade.engine import Plan, Turn
 from facade.errors import ExperimentError
-from facade.messages import Edges, Inbox, mean, weighted
+from facade.messages import Deliveries, Inbox, mean, weighted
 
 
 @dataclass(frozen=True)
@@ -19,13 +22,13 @@ class DPSGD(OneModel):
     fresh = False
 
     def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
-        if not isinstance(inbox.edges, Edges):  # equal degrees: all weights are 1/n
+        if not isinstance(inbox.deliveries, Deliveries):  # equal degrees: all weights are 1/n
             return state._replace(model=mean(inbox, inbox.pool["model"]))
         members = inbox.members()
-        receiver, sender = turn.shard.nodes[members.receiver], inbox.senders[members.sender]
+        receiver, sender = turn.shard.nodes[members.receiver], inbox.senders[members.message]
         degree = turn.degree.double()
         weights = 1 / (torch.maximum(degree[receiver], degree[sender]) + 1)
-        own = inbox.own[members.receiver] == members.sender
+        own = inbox.own[members.receiver] == members.message
         weights[own] = 0
         heard = torch.zeros(len(inbox.own), dtype=torch.float64).index_add_(0, members.receiver, weights)
         weights[own] = 1 - heard  # the weight of a message that did not come stays with its receiver

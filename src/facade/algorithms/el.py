@@ -1,4 +1,7 @@
-"""Epidemic Learning: average with random peers, new ones every round."""
+"""Epidemic Learning: average with random peers, new ones every round.
+
+de Vos et al., "Epidemic Learning: Boosting Decentralized Learning with Randomized Communication", NeurIPS 2023.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,22 @@
-"""FACADE: one shared core, k heads; nodes of one kind find each other by the head they choose."""
+"""FACADE: one shared core, k heads; nodes of one kind find each other by the head they choose.
+
+Biswas et al., "Fair Decentralized Learning", SaTML 2025. Its round, and where it is here:
+
+    (2a) receive core and head of the neighbours    the inbox of mix()
+    (2b) average cores, and heads by their number   _average_by_head()
+    (2c) identify the head with the lowest loss     _choose(), in local()
+    (2d) train it with the core, H steps            _train(), in local()
+    (3)  send core, head and its number             message()
+
+The paper's round begins with receiving, this one with choosing: the same cycle, cut at another place. Before the
+first choice all heads are one and everything is averaged as in EL (the warm-up); seeding then lets heads start apart
+(seeding.py), and revival (revival.py) does it again for heads that nobody chooses any more: both are ours.
+`tests/oracle/loops.py` has it all node by node in plain loops.
+"""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +24,7 @@ import torch
 from torch import Tensor
 
 from facade import seeds, tree
+from facade.algorithms import revival as windows
 from facade.algorithms import seeding as farthest
 from facade.algorithms.base import Algorithm, chosen, joined, put
 from facade.algorithms.health import MEMORY, Health, all_alive, dead, heard, unheard
@@ -17,6 +33,19 @@ from facade.errors import ExperimentError
 from facade.messages import Inbox, mean, means, per_row, totals
 from facade.optimisers import Memory
 from facade.tree import Params
+
+
+class Phase(enum.Enum):
+    """What a round is for. It follows from the round's number alone, so all nodes agree without a word."""
+
+    WARM_UP = enum.auto()
+    """Train one head in all places and average everything."""
+    CALM = enum.auto()
+    """Average without training, so that cores agree before heads are fitted on them."""
+    SEEKING = enum.auto()
+    """Agree by gossip on where heads start."""
+    CHOOSING = enum.auto()
+    """Choose a head, train it with the core, average heads by their number: FACADE proper."""
 
 
 class State(NamedTuple):
@@ -101,50 +130,43 @@ class Facade(Algorithm[State]):
         return State(core, stacked, memory(core), memory(stacked), nobody, unscored, shard.zeros(), health, begun)
 
     def local(self, turn: Turn, state: State) -> State:
-        stage = self._stage(turn)
-        if stage is not None:
-            state = self._sow(turn, state, stage)
-            if stage < self.k:
-                return state
-            state = self._revive(turn, state) if self.revival else state
+        phase = self._phase(turn)
+        if phase is Phase.WARM_UP:
+            return self._train(turn, state, torch.ones_like(state.head_losses, dtype=torch.bool))
+        if phase is Phase.CALM:
+            return state
+        if self._seeds:
+            state = self._sow(turn, state)
+        if phase is Phase.SEEKING:
+            return state
+        if self.revival:
+            state = self._revive(turn, state)
         state = self._choose(turn, state)
-        memory = {
-            slot: joined(kept, chosen(state.heads_memory[slot], state.choice))
-            for slot, kept in state.core_memory.items()
-        }
-        model = joined(state.core, chosen(state.heads, state.choice))
-        fitted = turn.learner.fit(model, memory, turn.samples("train"))
-        core, head = turn.learner.split(fitted.params)
-        memories = {slot: turn.learner.split(kept) for slot, kept in fitted.memory.items()}
-        trained = self._trained(turn.round, state.choice)
-        return state._replace(
-            core=core,
-            heads=put(state.heads, head, trained),
-            core_memory={slot: parts[0] for slot, parts in memories.items()},
-            heads_memory={slot: put(state.heads_memory[slot], parts[1], trained) for slot, parts in memories.items()},
-            loss=fitted.loss,
-        )
+        return self._train(turn, state, torch.arange(self.k) == state.choice.unsqueeze(1))
 
     def message(self, turn: Turn, state: State) -> Any:
         if not self._seeds:
             return {"core": state.core, "head": chosen(state.heads, state.choice), "choice": state.choice}
-        seeking = self._seeks(turn)
+        seeking = self._phase(turn) is Phase.SEEKING
         head = state.seeding.candidate if seeking else chosen(state.heads, state.choice)
         return {"core": state.core, "head": head, "choice": state.choice, "bid": farthest.bid(state.seeding)}
 
     def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        if self._seeks(turn):
-            return state._replace(
-                seeding=farthest.listen(state.seeding, inbox), health=all_alive(state.health, turn.round)
-            )
-        stage = self._stage(turn)
-        state = self._mix(turn, state, inbox, warm=turn.round < self.warmup or (stage is not None and stage < 0))
-        if not self.revival:
-            return state
-        return state._replace(seeding=farthest.listen_in_window(turn, state.seeding, inbox, self._sown))
+        phase = self._phase(turn)
+        if phase is Phase.SEEKING:
+            heard_all = all_alive(state.health, turn.round)
+            return state._replace(seeding=farthest.listen(state.seeding, inbox), health=heard_all)
+        if phase is not Phase.CHOOSING:
+            return self._average_all(turn, state, inbox)
+        state = self._average_by_head(turn, state, inbox)
+        if self.revival:
+            state = state._replace(seeding=windows.listen(turn, state.seeding, inbox, self._calendar))
+        return state
 
     def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
-        return self._mix(turn, state, inbox, warm=turn.round <= self.warmup)
+        if turn.round <= self.warmup:  # no round has had a choice
+            return self._average_all(turn, state, inbox)
+        return self._average_by_head(turn, state, inbox)
 
     def model(self, state: State) -> Params:
         return joined(state.core, chosen(state.heads, state.choice))
@@ -172,7 +194,7 @@ class Facade(Algorithm[State]):
     def check(self, plan: Plan) -> list[str]:
         if self._seeds and not self.warmup:
             raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
-        if self._seeds and plan.rounds <= (ready := self._sown.ready(plan.spread)):
+        if self._seeds and plan.rounds <= (ready := self._calendar.ready(plan.spread)):
             parts = f"warm-up {self.warmup}, averaging {farthest.CALM}, {self.k} heads of {plan.spread} each"
             raise ExperimentError(
                 f"algorithm.seeding = 'farthest' takes {ready} rounds ({parts}), but training.rounds = {plan.rounds};"
@@ -195,40 +217,36 @@ class Facade(Algorithm[State]):
     def _seeds(self) -> bool:
         return self.seeding == "farthest" and self.k > 1
 
-    def _stage(self, turn: Turn) -> int | None:
-        """Which seed the round looks for; below 0 while nodes only average, k when all are found, None
-        before and without seeding."""
-        if not self._seeds or turn.round < self.warmup:
-            return None
-        return self._sown.stage(turn)
+    @property
+    def _calendar(self) -> farthest.Calendar:
+        return farthest.Calendar(self.warmup, self.k)
 
-    def _seeks(self, turn: Turn) -> bool:
-        """Whether the round looks for a seed."""
-        stage = self._stage(turn)
-        return stage is not None and 0 <= stage < self.k
+    def _phase(self, turn: Turn) -> Phase:
+        if turn.round < self.warmup:
+            return Phase.WARM_UP
+        if not self._seeds:
+            return Phase.CHOOSING
+        stage = self._calendar.stage(turn)
+        return Phase.CALM if stage < 0 else Phase.SEEKING if stage < self.k else Phase.CHOOSING
 
-    def _sow(self, turn: Turn, state: State, stage: int) -> State:
+    def _sow(self, turn: Turn, state: State) -> State:
         """Look for the next seed; when all are found, they become the heads."""
+        stage = self._calendar.stage(turn)
         behind = state.seeding.stage < stage
-        if stage < 0 or not behind.any():
+        if not behind.any():
             return state
         common = tree.map(lambda leaf: leaf[:, 0], state.heads)
         seeding = farthest.advance(turn, state.seeding, state.core, common, stage, self.auto)
         if stage < self.k:
             return state._replace(seeding=seeding)
         sown = behind.unsqueeze(1) & seeding.found
-        heads = {
-            name: torch.where(per_row(sown, old).bool(), seeding.seeds[name], old) for name, old in state.heads.items()
-        }
+        heads = tree.where(sown, seeding.seeds, state.heads)
         return state._replace(seeding=seeding, heads=heads, heads_memory=_forgotten(state.heads_memory, sown))
 
-    @property
-    def _sown(self) -> farthest.Sown:
-        return farthest.Sown(self.warmup, self.k)
-
     def _revive(self, turn: Turn, state: State) -> State:
-        model = farthest.Model(state.core, state.heads, chosen(state.heads, state.choice))
-        seeding, revived = farthest.revive(turn, state.seeding, model, dead(state.health, turn.round), self._sown)
+        model = windows.Model(state.core, state.heads, chosen(state.heads, state.choice))
+        died = dead(state.health, turn.round)
+        seeding, revived = windows.revive(turn, state.seeding, model, died, self._calendar)
         heads = put(state.heads, seeding.private, revived)
         return state._replace(seeding=seeding, heads=heads, heads_memory=_forgotten(state.heads_memory, revived))
 
@@ -236,13 +254,13 @@ class Facade(Algorithm[State]):
         """Each node picks the head with the lowest loss on its own samples."""
         unscored = torch.full_like(state.head_losses, torch.nan)
         luck = torch.from_numpy(seeds.uniform(turn.shard.seed, "choice", turn.round, turn.shard.nodes, 1)[:, 0])
-        if self.k == 1 or turn.round < self.warmup:
-            return state._replace(choice=torch.zeros_like(state.choice), head_losses=unscored)
+        if self.k == 1:
+            return state
         if turn.round == self.warmup > 0 and not self._seeds:  # equal by construction: there is nothing to score
             return state._replace(choice=(luck * self.k).long(), head_losses=unscored)
         losses = self._score(turn, state)
         if self.auto:  # a seed that was not needed is no choice, unless somebody was heard to make it
-            there = state.seeding.found | (state.health.last >= self._sown.ready(turn.plan.spread))
+            there = state.seeding.found | (state.health.last >= self._calendar.ready(turn.plan.spread))
             losses = losses.masked_fill(~there, torch.nan)
         best = losses == losses.nan_to_num(torch.inf).min(1, keepdim=True).values
         tied = best.cumsum(1) - 1  # the how-manieth of the tied heads each one is
@@ -256,32 +274,46 @@ class Facade(Algorithm[State]):
         own = [turn.learner.score(state.core, head, turn.samples(f"choose-{j}")) for j, head in enumerate(each)]
         return torch.cat(own, 1)
 
-    def _trained(self, round: int, choice: Tensor) -> Tensor:
-        """[S, k] the heads that a round's training changes: the chosen one, in the warm-up all."""
-        if round < self.warmup:
-            return torch.ones(len(choice), self.k, dtype=torch.bool)
-        return torch.arange(self.k) == choice.unsqueeze(1)
+    def _train(self, turn: Turn, state: State, trained: Tensor) -> State:
+        """Train the core with the chosen head, which then takes the places `trained` [S, k]."""
+        memory = {
+            slot: joined(kept, chosen(state.heads_memory[slot], state.choice))
+            for slot, kept in state.core_memory.items()
+        }
+        model = joined(state.core, chosen(state.heads, state.choice))
+        fitted = turn.learner.fit(model, memory, turn.samples("train"))
+        core, head = turn.learner.split(fitted.params)
+        memories = {slot: turn.learner.split(kept) for slot, kept in fitted.memory.items()}
+        return state._replace(
+            core=core,
+            heads=put(state.heads, head, trained),
+            core_memory={slot: parts[0] for slot, parts in memories.items()},
+            heads_memory={slot: put(state.heads_memory[slot], parts[1], trained) for slot, parts in memories.items()},
+            loss=fitted.loss,
+        )
 
-    def _mix(self, turn: Turn, state: State, inbox: Inbox, warm: bool) -> State:
+    def _average_all(self, turn: Turn, state: State, inbox: Inbox) -> State:
+        """As EL: the mean over all members of the core and of the one head, which takes every place."""
+        core, head = mean(inbox, inbox.pool["core"]), mean(inbox, inbox.pool["head"])
+        everywhere = torch.ones_like(state.head_losses, dtype=torch.bool)
+        health = all_alive(state.health, turn.round)
+        return state._replace(core=core, heads=put(state.heads, head, everywhere), health=health)
+
+    def _average_by_head(self, turn: Turn, state: State, inbox: Inbox) -> State:
         """Core: the mean over all members. Head j: the mean over the members that chose j; a node
         that heard of none keeps its own."""
         choice = inbox.pool["choice"]
         core = mean(inbox, inbox.pool["core"])
         total = totals(inbox, inbox.pool["head"], choice, self.k)
-        health = state.health
-        health = all_alive(health, turn.round) if warm else heard(health, total.counts, turn.round)
-        if self.own_head == "always" and not warm:
+        health = heard(state.health, total.counts, turn.round)
+        if self.own_head == "always":
             stale = torch.arange(self.k) != choice[inbox.own].unsqueeze(1)
             sums = tree.map(lambda s, own: s + own * per_row(stale, own), total.sums, state.heads)
             total = total._replace(sums=sums, counts=total.counts + stale)
-        heads = means(total)
-        if warm:
-            equal = tree.map(lambda h: h[:, :1].expand_as(h).clone(), heads)
-            return state._replace(core=core, heads=equal, health=health)
-        heads = tree.map(lambda new, own: torch.where(per_row(total.counts, own) > 0, new, own), heads, state.heads)
+        heads = tree.where(total.counts > 0, means(total), state.heads)
         return state._replace(core=core, heads=heads, health=health)
 
 
 def _forgotten(memory: Memory, heads: Tensor) -> Memory:
     """What the optimiser remembers, without that of the heads [S, k] that are replaced by others."""
-    return tree.map(lambda leaf: leaf * ~per_row(heads, leaf).bool(), memory)
+    return tree.where(heads, tree.map(torch.zeros_like, memory), memory)

@@ -19,10 +19,9 @@ from torch import Tensor
 
 from facade import seeds, tree
 from facade.algorithms.base import joined, put
-from facade.algorithms.health import MEMORY
 from facade.engine import Turn
 from facade.linear_heads import FOLDS
-from facade.messages import Edges, Inbox, steps
+from facade.messages import Deliveries, Inbox, waves
 from facade.tree import Params
 
 CALM = 3
@@ -33,8 +32,6 @@ FEWEST = FOLDS
 """Samples a node must hold for its head to become a seed while others hold more."""
 NEVER = 1e9
 """More than any bid that has a reason."""
-NO_BID = -4 * NEVER
-"""Less than any bid, so that nodes which make none pass all others on."""
 CHANCE = 0.05
 """How likely, at most, noise alone makes another head look needed."""
 
@@ -67,12 +64,20 @@ class Seeding(NamedTuple):
     """[S, k] the seeds that are there; with `auto` fewer than k may be needed."""
 
 
-class Model(NamedTuple):
-    """What nodes have when they bid: core, all heads [S, k, ...], and the head each uses."""
+class Calendar(NamedTuple):
+    """When nodes average, look for seeds, and have them all: every node reads it off a round's number."""
 
-    core: Params
-    heads: Params
-    head: Params
+    warmup: int
+    heads: int
+
+    def stage(self, turn: Turn) -> int:
+        """Which seed a round after the warm-up looks for; below 0 while nodes calm down, k when all
+        are found."""
+        return min((turn.round - self.warmup - CALM) // turn.plan.spread, self.heads)
+
+    def ready(self, spread: int) -> int:
+        """The round in which all seeds are found."""
+        return self.warmup + CALM + self.heads * spread
 
 
 def start(heads: Params) -> Seeding:
@@ -108,25 +113,25 @@ def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int
     bidding = behind & ~rejected
     if stage == count or not bidding.any():
         return seeding
-    seeding = _fitted(turn, seeding, core, head)
+    seeding = fitted(turn, seeding, core, head)
     nodes = torch.from_numpy(turn.shard.nodes)
-    score = _without_the_few(turn, _score(turn, seeding, core, head, stage, auto))
+    score = without_the_few(turn, _score(turn, seeding, core, head, stage, auto))
     bid = seeding._replace(candidate=seeding.private, score=score, origin=nodes)
     return tree.where(bidding, bid, seeding)
 
 
 def listen(seeding: Seeding, inbox: Inbox) -> Seeding:
     """Keep the best bid heard, and the head that comes with it."""
-    seeding, best = _best_bids(seeding, inbox)
+    seeding, best = best_bids(seeding, inbox)
     return seeding._replace(candidate=tree.rows(inbox.pool["head"], best))
 
 
-def _best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
+def best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
     """Keep the best of the bids heard and one's own: the highest score, ties to the lower node.
     Also gives the message [S] that made it."""
     scores, origins = inbox.pool["bid"]["score"], inbox.pool["bid"]["origin"]
     best, score, origin = inbox.own.clone(), seeding.score.clone(), seeding.origin.clone()
-    for rows, messages, _ in steps(_heard(inbox)):
+    for rows, messages, _ in waves(*_heard(inbox)):
         new, by = scores[messages], origins[messages]
         better = (by >= 0) & ((new > score[rows]) | ((new == score[rows]) & (by < origin[rows])))
         rows, messages = rows[better], messages[better]
@@ -134,17 +139,17 @@ def _best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
     return seeding._replace(score=score, origin=origin), best
 
 
-def _heard(inbox: Inbox) -> Edges:
+def _heard(inbox: Inbox) -> Deliveries:
     """The deliveries; of everyone's messages, only the best bid has to be looked at."""
-    if isinstance(inbox.edges, Edges):
-        return inbox.edges
+    if isinstance(inbox.deliveries, Deliveries):
+        return inbox.deliveries
     scores = inbox.pool["bid"]["score"]
     winner = int(torch.nonzero(scores == scores.max())[0])
     receiver = torch.arange(len(inbox.own))
-    return Edges(receiver, torch.full_like(receiver, winner))
+    return Deliveries(receiver, torch.full_like(receiver, winner))
 
 
-def _fitted(turn: Turn, seeding: Seeding, core: Params, head: Params) -> Seeding:
+def fitted(turn: Turn, seeding: Seeding, core: Params, head: Params) -> Seeding:
     """Fit the private heads of the nodes that have none yet."""
     missing = torch.nonzero(seeding.own.isnan()).flatten()
     if not len(missing):
@@ -182,7 +187,7 @@ def regret(turn: Turn, core: Params, heads: Params, own: Tensor) -> Tensor:
     return losses.min(1).values.double() - own
 
 
-def _without_the_few(turn: Turn, score: Tensor) -> Tensor:
+def without_the_few(turn: Turn, score: Tensor) -> Tensor:
     """The bids [S], below all others' where a node has next to no samples: a head fitted to them suits nobody
     else. All that is sent must be finite."""
     few = torch.tensor([len(rows) < FEWEST for rows in turn.shard.data.rows])
@@ -193,66 +198,3 @@ def _without_the_few(turn: Turn, score: Tensor) -> Tensor:
 def bid(seeding: Seeding) -> dict[str, Any]:
     """What a message says of the head it carries: 16 bytes."""
     return {"score": seeding.score, "origin": seeding.origin}
-
-
-class Sown(NamedTuple):
-    """What fixes the calendar: the warm-up and the number of heads."""
-
-    warmup: int
-    heads: int
-
-    def window(self, turn: Turn) -> tuple[int, int]:
-        """Which window of revival a round belongs to (0 = none yet), and its place in it."""
-        return divmod(max(turn.round - self.ready(turn.plan.spread), 0), MEMORY)
-
-    def ready(self, spread: int) -> int:
-        """The round in which all seeds are found."""
-        return self.warmup + CALM + self.heads * spread
-
-    def stage(self, turn: Turn) -> int:
-        """Which seed a round after the warm-up looks for; below 0 while nodes calm down, k when all
-        are found."""
-        return min((turn.round - self.warmup - CALM) // turn.plan.spread, self.heads)
-
-
-def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, sown: Sown) -> tuple[Seeding, Tensor]:
-    """Every MEMORY rounds, nodes gossip who is worst served among those that hold a head dead
-    (dead [S, k]). When the window closes, that node puts its private head in the dead one's place:
-    the second result [S, k] says where. It sends the head as any other, and nodes that it fits
-    better than theirs will choose it; so nothing but bids needs to be gossiped."""
-    window, place = sown.window(turn)
-    nobody = torch.zeros_like(dead)
-    if window == 0 or place > turn.plan.spread:
-        return seeding, nobody
-    if place < turn.plan.spread:
-        return _open_window(turn, seeding, model, dead.any(1), sown.heads + window), nobody
-    won = seeding.origin == torch.from_numpy(turn.shard.nodes)
-    return seeding, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
-
-
-def listen_in_window(turn: Turn, seeding: Seeding, inbox: Inbox, sown: Sown) -> Seeding:
-    """Keep the best bid heard while a window is open."""
-    window, place = sown.window(turn)
-    return _best_bids(seeding, inbox)[0] if window and place < turn.plan.spread else seeding
-
-
-def _open_window(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage: int) -> Seeding:
-    """Nodes that hold a head dead (dead [S]) bid their regret."""
-    behind = seeding.stage < stage
-    bidders = torch.nonzero(behind & dead).flatten()
-    opened = seeding._replace(
-        score=torch.where(behind, NO_BID, seeding.score),
-        origin=torch.where(behind, -1, seeding.origin),
-        stage=torch.where(behind, stage, seeding.stage),
-        own=seeding.own.index_fill(0, bidders, torch.nan),
-    )
-    if not len(bidders):
-        return opened
-    opened = _fitted(turn, opened, model.core, model.head)
-    heads, core = (tree.rows(part, bidders) for part in (model.heads, model.core))
-    some = turn.only(bidders)
-    score = _without_the_few(some, regret(some, core, heads, opened.own[bidders]))
-    nodes = torch.from_numpy(turn.shard.nodes)
-    return opened._replace(
-        score=opened.score.index_copy(0, bidders, score), origin=opened.origin.index_copy(0, bidders, nodes[bidders])
-    )

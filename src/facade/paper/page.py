@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from facade import store
-from facade.algorithms.seeding import Sown
+from facade.algorithms.seeding import Calendar
 from facade.config import Experiment
 from facade.history import History
 from facade.paper import page_figures
@@ -307,7 +307,7 @@ def _seeding_rounds(experiment: Experiment) -> tuple[int, int]:
     """The first and the last round, counted from 1, that a seeded run spends on finding heads."""
     spread = Regular(experiment.topology.degree).spread(experiment.n, experiment.seed, fresh=True)
     warmup = experiment.algorithm["warmup"]
-    return warmup + 1, Sown(warmup, experiment.algorithm["heads"]).ready(spread)
+    return warmup + 1, Calendar(warmup, experiment.algorithm["heads"]).ready(spread)
 
 
 def _long_runs(runs: list[Run], kept: Kept) -> str:

@@ -15,7 +15,7 @@ from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.engine import Played, Shard, play
-from facade.messages import Inbox, Post
+from facade.messages import Inbox, Post, delivered
 from facade.result import Result
 from facade.runtimes.recorder import Final, Progress, Recorder, record
 from facade.setup import Setup
@@ -106,6 +106,6 @@ def deliver(posts: list[Post], shards: list[Shard]) -> list[Inbox]:
     pool = tree.concat([post.outbox for post in posts])
     senders = torch.arange(shards[0].n)
     return [
-        Inbox(pool, senders, torch.from_numpy(shard.nodes), post.wanted)
+        Inbox(pool, senders, torch.from_numpy(shard.nodes), delivered(post.wanted, senders))
         for post, shard in zip(posts, shards, strict=True)
     ]

@@ -19,7 +19,7 @@ from facade.checkpoint import Start
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids, Labelled
 from facade.engine import Played, play
-from facade.messages import Edges, Inbox, Post
+from facade.messages import Edges, Inbox, Post, delivered
 from facade.records import differences, versions
 from facade.rows import Row
 from facade.runtimes.ray_connection import ClusterError
@@ -162,13 +162,11 @@ class Worker:
                 asked = wanted[shard]
                 ids.append(nodes if asked is None else asked)
                 parts.append(fetched[shard])
-        senders = np.concatenate(ids)
+        senders = torch.from_numpy(np.concatenate(ids))
         flat = {name: torch.from_numpy(_joined([part[name] for part in parts])) for name in own}
-        edges = self._post.wanted
-        if isinstance(edges, Edges):
-            edges = Edges(edges.receiver, torch.from_numpy(np.searchsorted(senders, edges.sender.numpy())))
-        own_rows = torch.from_numpy(np.searchsorted(senders, self._shard.nodes))
-        return Inbox(tree.unflatten(flat, self._post.outbox), torch.from_numpy(senders), own_rows, edges)
+        own_rows = torch.searchsorted(senders, torch.from_numpy(self._shard.nodes))
+        pool = tree.unflatten(flat, self._post.outbox)
+        return Inbox(pool, senders, own_rows, delivered(self._post.wanted, senders))
 
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

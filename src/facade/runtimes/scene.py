@@ -13,7 +13,7 @@ import torch
 from facade import tree
 from facade.engine import Plan, Shard
 from facade.errors import FacadeError
-from facade.messages import EVERYONE, Edges, Inbox
+from facade.messages import EVERYONE, Deliveries, Inbox
 from facade.peers.membership import Membership
 from facade.peers.shelf import Saved
 from facade.peers.site import Site, set_up
@@ -86,10 +86,10 @@ def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> In
     pool = {number: own, **heard}
     senders = sorted(pool)
     rows = [row for row, sender in enumerate(senders) if sender != number]
-    edges = Edges(torch.zeros(len(rows), dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
+    deliveries = Deliveries(torch.zeros(len(rows), dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
     return Inbox(
         tree.concat([pool[sender] for sender in senders]),
         torch.tensor(senders),
         torch.tensor([senders.index(number)]),
-        EVERYONE if everyone else edges,
+        EVERYONE if everyone else deliveries,
     )

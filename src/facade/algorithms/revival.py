@@ -1,0 +1,86 @@
+"""Seeding heads again that have died: nobody was heard to choose them for MEMORY rounds.
+
+Every MEMORY rounds there is a window in which nodes gossip who is worst served among those that hold a head dead.
+When it closes, that node puts its private head in the dead one's place. It sends the head as any other, and nodes
+that it fits better than theirs will choose it; so nothing but bids needs to be gossiped.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from facade import tree
+from facade.algorithms.health import MEMORY
+from facade.algorithms.seeding import NEVER, Calendar, Seeding, best_bids, fitted, regret, without_the_few
+from facade.engine import Turn
+from facade.messages import Inbox
+from facade.tree import Params
+
+NO_BID = -4 * NEVER
+"""Less than any bid, so that nodes which make none pass all others on."""
+
+
+class Model(NamedTuple):
+    """What nodes have when they bid: core, all heads [S, k, ...], and the head each uses."""
+
+    core: Params
+    heads: Params
+    head: Params
+
+
+class Moment(NamedTuple):
+    """Where a round lies between windows."""
+
+    window: int
+    """Which window it is or was last; 0 = none yet."""
+    place: int
+    """Rounds since that one opened."""
+
+
+def moment(turn: Turn, calendar: Calendar) -> Moment:
+    """Windows open MEMORY rounds after all seeds were found, and every MEMORY rounds from then on."""
+    return Moment(*divmod(max(turn.round - calendar.ready(turn.plan.spread), 0), MEMORY))
+
+
+def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, calendar: Calendar) -> tuple[Seeding, Tensor]:
+    """Bid while a window is open, and where it closes with one's own bid the best, replace the first of the
+    dead heads (dead [S, k]) by the private one: the second result [S, k] says where."""
+    window, place = moment(turn, calendar)
+    nowhere = torch.zeros_like(dead)
+    if window == 0 or place > turn.plan.spread:
+        return seeding, nowhere
+    if place < turn.plan.spread:
+        return _bid(turn, seeding, model, dead.any(1), calendar.heads + window), nowhere
+    won = seeding.origin == torch.from_numpy(turn.shard.nodes)
+    return seeding, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
+
+
+def listen(turn: Turn, seeding: Seeding, inbox: Inbox, calendar: Calendar) -> Seeding:
+    """Keep the best bid heard while a window is open."""
+    window, place = moment(turn, calendar)
+    return best_bids(seeding, inbox)[0] if window and place < turn.plan.spread else seeding
+
+
+def _bid(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage: int) -> Seeding:
+    """Nodes that hold a head dead (dead [S]) bid their regret, once in a window."""
+    behind = seeding.stage < stage
+    bidders = torch.nonzero(behind & dead).flatten()
+    opened = seeding._replace(
+        score=torch.where(behind, NO_BID, seeding.score),
+        origin=torch.where(behind, -1, seeding.origin),
+        stage=torch.where(behind, stage, seeding.stage),
+        own=seeding.own.index_fill(0, bidders, torch.nan),
+    )
+    if not len(bidders):
+        return opened
+    opened = fitted(turn, opened, model.core, model.head)
+    heads, core = (tree.rows(part, bidders) for part in (model.heads, model.core))
+    some = turn.only(bidders)
+    score = without_the_few(some, regret(some, core, heads, opened.own[bidders]))
+    nodes = torch.from_numpy(turn.shard.nodes)
+    return opened._replace(
+        score=opened.score.index_copy(0, bidders, score), origin=opened.origin.index_copy(0, bidders, nodes[bidders])
+    )
