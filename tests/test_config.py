@@ -1,6 +1,7 @@
 import dataclasses
 import tomllib
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -147,6 +148,7 @@ BAD = {
     "algorithm.nam=el": "unknown key 'algorithm.nam'; did you mean 'algorithm.name'?",
     "data.threads=1": "unknown key 'data.threads'; known: data.",
     "model.head=[]": "model.head = [] is not possible",
+    "model.head=[1]": "model.head = [1] is not possible: input should be a valid string",
 }
 
 
@@ -177,6 +179,22 @@ def test_a_file_for_an_algorithm_of_ones_own_serves_a_comparison():
     assert "haste" not in Experiment.of(written, ["algorithm.name=el"]).algorithm
     with pytest.raises(ExperimentError, match=r"unknown key 'algorithm.hast'; did you mean 'algorithm.haste'"):
         Experiment.of(written, ["algorithm.hast=1"])
+
+
+@dataclass(frozen=True)
+class Particular(EL):
+    """An algorithm of one's own, with fields of several kinds."""
+
+    most: int | Literal["max"] = 1
+    each: int | list[int] = 1
+
+
+@pytest.mark.parametrize("field", ["most", "each"])
+def test_a_wrong_value_of_a_field_of_several_kinds_is_one_mistake(field):
+    with pytest.raises(ExperimentError) as refused:
+        Experiment.of(DIGITS, ["algorithm.name=test_config:Particular", f"algorithm.{field}=['a']"])
+    assert str(refused.value).count("algorithm.") == 1
+    assert f"algorithm.{field} = ['a'] is not possible: " in str(refused.value)
 
 
 def test_fields_of_a_class_that_is_no_dataclass_are_told():

@@ -46,6 +46,15 @@ def test_dropout2d_drops_whole_channels():
     assert 0 < (y == 0).float().mean() < 1
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"), [(functional.dropout1d, (40, 6)), (functional.dropout3d, (40, 2, 3, 4))]
+)
+def test_what_torch_takes_for_one_sample_loses_whole_channels(function, shape):
+    y = dropped(torch.ones(shape), 1, 2, 3, 4, function=function).flatten(1)
+    assert torch.equal(y, y[:, :1].expand_as(y))
+    assert 0 < (y == 0).float().mean() < 1
+
+
 def test_a_layer_in_evaluation_mode_drops_nothing():
     x = torch.ones(3, 3)
     with AddressedDropout(1, 2, 3, 4):

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from facade import names
 from facade.errors import ExperimentError
 from facade.models import factory
-from facade.names import foreign
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_is_wrong_with_own_code_is_said_in_a_sentence(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "own_code", raising=False)
     with pytest.raises(ExperimentError, match=sentence):
-        foreign("model", name)
+        names.foreign("model", name)
 
 
 def test_a_model_that_wants_more_than_shape_and_classes_is_told_so(tmp_path, monkeypatch):
@@ -42,3 +42,9 @@ def test_a_model_that_wants_more_than_shape_and_classes_is_told_so(tmp_path, mon
         ExperimentError, match=r"'wide_net:Net' wants the arguments width, depth; .* give the others def"
     ):
         factory("wide_net:Net", (1, 8, 8), 10)
+
+
+def test_names_are_short_unless_two_are_called_alike():
+    assert names.short("ward:Mine") == "Mine"
+    assert names.short_ones(["el", "ward:Mine"]) == {"el": "el", "ward:Mine": "Mine"}
+    assert names.short_ones(["a:Mine", "b:Mine"]) == {"a:Mine": "a:Mine", "b:Mine": "b:Mine"}

@@ -379,7 +379,7 @@ def test_a_file_lists_the_edges_with_comments_and_blank_lines(tmp_path):
     assert edges_in(str(tmp_path / "edges.txt")) == "0-1 2-1 1-2"
 
 
-@pytest.mark.parametrize("line", ["0", "0 1 2", "a b", "-1 0"])
+@pytest.mark.parametrize("line", ["0", "0 1 2", "a b", "-1 0", "1 1"])
 def test_a_wrong_line_of_a_file_is_named(tmp_path, line):
     (tmp_path / "edges.txt").write_text(f"0 1\n{line}\n")
     with pytest.raises(ExperimentError, match=r"line 2: .* is not an edge; expected two different node numbers"):
@@ -389,6 +389,23 @@ def test_a_wrong_line_of_a_file_is_named(tmp_path, line):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ExperimentError, match=r"topology.file = '.*nowhere.txt' cannot be read \(No such file"):
         edges_in(str(tmp_path / "nowhere.txt"))
+
+
+def test_a_file_without_edges_is_named(tmp_path):
+    (tmp_path / "edges.txt").write_text("# nothing yet\n")
+    with pytest.raises(ExperimentError, match=r"topology.file = '.*edges.txt' has no edges"):
+        edges_in(str(tmp_path / "edges.txt"))
+
+
+def test_edges_that_the_name_does_not_ask_for_are_refused_or_left_out(tmp_path):
+    def of(**topology):
+        return Experiment.of({"data": {"source": "digits", "clusters": "3"}, "topology": topology})
+
+    with pytest.raises(ExperimentError, match="file is for name = 'file', and the name is 'regular'"):
+        of(file=str(tmp_path / "edges.txt"))
+    with pytest.raises(ExperimentError, match="edges are for name = 'edges', and no name is given"):
+        of(edges="0-1 1-2")
+    assert of(name="edges", edges="0-1 1-2").with_("topology.name=ring") == of(name="ring")
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path):

@@ -286,26 +286,30 @@ def build_algorithm(resolved: Mapping[str, Any]) -> Any:
 def _sentence(error: ValidationError, prefix: str = "") -> str:
     """What is wrong with an experiment, in one sentence per mistake; a value that could be of several kinds and is
     of none of them is one mistake."""
-    said: dict[str, list[str]] = {}
+    whats: dict[str, str] = {}
+    whys: dict[str, dict[str, None]] = {}
     for mistake in error.errors():
-        what, why = _mistake(mistake, prefix)
-        said.setdefault(what, []).append(why)
-    return "; ".join(what + ", or ".join(whys) for what, whys in said.items())
+        key, what, why = _mistake(mistake, prefix)
+        whats.setdefault(key, what)
+        whys.setdefault(key, {})[why] = None
+    return "; ".join(what + ", or ".join(whys[key]) for key, what in whats.items())
 
 
-def _mistake(error: Any, prefix: str) -> tuple[str, str]:
-    """What is wrong, and why where that is not said by it."""
-    path = [str(part) for part in error["loc"] if part not in ("literal['auto']", "bool", "int", "str", "list[str]")]
+def _mistake(error: Any, prefix: str) -> tuple[str, str, str]:
+    """The key, what is wrong with it, and why where that is not said by it."""
+    below = not prefix and error["loc"][:1] and error["loc"][0] in SECTIONS
+    depth = 2 if below else 1  # what comes after a field are kinds and places of values
+    path = [str(part) for part in error["loc"][:depth]]
     key = prefix + ".".join(path)
     if error["type"] == "extra_forbidden":
         section = SECTIONS.get(path[0])
         known = [f"{path[0]}.{k}" for k in section.model_fields] if section else list(SECTIONS)
-        return str(unknown("key", key, known)), ""
+        return key, str(unknown("key", key, known)), ""
     if error["type"] == "missing":
-        return f"{key} is required", ""
+        return key, f"{key} is required", ""
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":
-        return f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": "), ""
+        return key, f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": "), ""
     given = error["input"]
     shown = "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)
-    return f"{key} = {shown} is not possible: ", f"{message[0].lower()}{message[1:]}"
+    return key, f"{key} = {shown} is not possible: ", f"{message[0].lower()}{message[1:]}"

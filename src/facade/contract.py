@@ -110,12 +110,13 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
     further runs of `local`, beside those among the runs."""
     groups = grouped(runs)
     local = [*against, *(run for run in runs if run.algorithm == "local")]
+    others = any(run.algorithm != "local" for run in runs)
     verdicts = []
     for label, group in zip(labels(groups), groups, strict=True):
         found = estimates(group, None, local)
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
         oracle = any(run.tested_by_oracle for run in group)
-        itself = group[0].algorithm == "local" and len(groups) > 1  # what others are measured against
+        itself = group[0].algorithm == "local" and others  # what those are measured against
         asked = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
         verdicts += [_judged(name, clause, limit, found, oracle) for clause, limit in asked.items()]
     return verdicts
@@ -151,7 +152,7 @@ def _missing(clause: Clause) -> str:
 def exit_code(verdicts: Sequence[Verdict]) -> int:
     """1 if a clause is broken, else 2 if one could not be judged, else 0."""
     outcomes = {verdict.outcome for verdict in verdicts}
-    return 1 if "broken" in outcomes else 2 if "not judged" in outcomes else 0
+    return 1 if "broken" in outcomes else 0 if outcomes == {"kept"} else 2
 
 
 def to_junit(verdicts: Sequence[Verdict]) -> bytes:

@@ -25,6 +25,8 @@ _MASKED_AXES: dict[Any, int | None] = {
     functional.dropout2d: 2,
     functional.dropout3d: 2,
 }
+_UNBATCHED = {functional.dropout1d: 2, functional.dropout3d: 4}
+"""Axes of an input that torch takes for one sample, without an axis of samples before the channels."""
 _RANDOM = {
     "alpha_dropout", "bernoulli", "bernoulli_", "cauchy_", "exponential_", "feature_alpha_dropout",
     "fractional_max_pool2d", "fractional_max_pool3d", "geometric_", "gumbel_softmax", "log_normal_", "multinomial",
@@ -49,7 +51,7 @@ class AddressedDropout(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if function in _MASKED_AXES:
-            return self._drop(_MASKED_AXES[function], *args, **(kwargs or {}))
+            return self._drop(function, *args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
         if name in _RANDOM or (name == "scaled_dot_product_attention" and (kwargs or {}).get("dropout_p", 0) > 0):
             raise ExperimentError(
@@ -58,11 +60,10 @@ class AddressedDropout(TorchFunctionMode):
             )
         return function(*args, **(kwargs or {}))
 
-    def _drop(
-        self, axes: int | None, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-    ) -> Tensor:
+    def _drop(self, function: Any, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         if not training or p == 0:
             return x
+        axes = 1 if _UNBATCHED.get(function) == x.dim() else _MASKED_AXES[function]
         shape = x.shape if axes is None else (*x.shape[:axes], *([1] * (x.dim() - axes)))
         seed, round, node, step = self._address
         purpose = f"dropout/{step}/{self._calls}"

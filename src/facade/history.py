@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from facade.clusters import cluster_sizes
-from facade.config import Experiment
-from facade.errors import ExperimentError, RunDirectoryError
+from facade.errors import RunDirectoryError
 from facade.metrics import Counts, Floats
-from facade.names import is_foreign
 from facade.records import RunDirectory, determining, other_data
 from facade.rows import Row, RowsFile
 
@@ -97,13 +95,21 @@ class History:
     @property
     def tested_by_oracle(self) -> bool:
         """Whether nodes were tested with the head best on the test data, and not with the one they chose."""
-        return self.heads > 1 and self.experiment["evaluation"]["head"] == "oracle"
+        several = self.choice is not None and self.experiment["algorithm"].get("heads") != 1
+        return several and self.experiment["evaluation"]["head"] == "oracle"
 
     @functools.cached_property
     def point(self) -> dict[str, Any]:
         """What determines the run but for the seed, by `section.key`: runs with equal points are
         repetitions of one experiment."""
         return point_of(self.experiment)
+
+    @functools.cached_property
+    def data_point(self) -> str:
+        """What determines its data: runs with equal ones must have the same."""
+        return str(
+            [self.seed, *(item for item in self.point.items() if item[0].startswith(("data.", "evaluation.im")))]
+        )
 
     @functools.cached_property
     def point_hash(self) -> str:
@@ -137,7 +143,7 @@ def load(path: str | Path) -> History:
     directory = RunDirectory(Path(path))
     if not directory.started:
         raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
-    experiment, facts = _completed(directory.described()), directory.read("federation.json")
+    experiment, facts = directory.described(), directory.read("federation.json")
     n = len(facts["images"])
     gathered = _gather(directory.rows, n)
     if gathered.final is None:
@@ -162,17 +168,6 @@ def load(path: str | Path) -> History:
         heard_finally=heard_finally,
         data=facts,
     )
-
-
-def _completed(written: Row) -> Row:
-    """A resolved experiment with the fields that are younger than its run, at their defaults. A user's own algorithm
-    is not imported for that."""
-    if is_foreign(str(written["algorithm"]["name"])):
-        return written
-    try:
-        return Experiment.of(written).model_dump()
-    except ExperimentError:  # of another version, which had other fields
-        return written
 
 
 def _gather(rows: RowsFile, n: int) -> _Gathered:
@@ -234,6 +229,7 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
     """All finished runs at or below the paths. Unfinished ones are left out with a warning, or, where
     the `whole` is asked for, refused; a second run of the same experiment and seed is left out."""
     runs: dict[tuple[str, int], History] = {}
+    on: dict[str, History] = {}
     unfinished: list[str] = []
     for path in find(paths):
         try:
@@ -241,12 +237,13 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
         except RunDirectoryError as error:
             unfinished.append(str(error))
             continue
-        twin = runs.setdefault((run.point_hash, run.seed), run)
-        if other_data(twin.data, run.data):
+        like = on.setdefault(run.data_point, run)
+        if other_data(like.data, run.data):
             raise RunDirectoryError(
-                f"{path} and {twin.path} have the same settings and seed but were computed on other data; look at them"
+                f"{path} and {like.path} have the same [data] and seed but were computed on other data; look at them"
                 " one at a time"
             )
+        twin = runs.setdefault((run.point_hash, run.seed), run)
         if twin is not run:
             warnings.warn(f"{path} repeats the experiment and seed of {twin.path}; it is left out", stacklevel=2)
     if unfinished and (whole or not runs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from facade.errors import ExperimentError, unknown
@@ -14,6 +14,18 @@ V = TypeVar("V")
 def is_foreign(name: str) -> bool:
     """Whether a name points outside the tables."""
     return ":" in name
+
+
+def short(name: str) -> str:
+    """A name without the module it points into."""
+    return name.rpartition(":")[2]
+
+
+def short_ones(names: Iterable[str]) -> dict[str, str]:
+    """What to call each of some names: short, but for those that would then be called alike."""
+    whole = list(dict.fromkeys(names))
+    called = [short(name) for name in whole]
+    return {name: one if called.count(one) == 1 else name for name, one in zip(whole, called, strict=True)}
 
 
 def foreign(kind: str, name: str) -> Any:

@@ -31,7 +31,8 @@ import torch
 from facade import machine, stacks, store
 from facade.config import Experiment, hashed
 from facade.data.federation import Federation
-from facade.errors import RunDirectoryError
+from facade.errors import ExperimentError, RunDirectoryError
+from facade.names import is_foreign
 from facade.rows import Row, RowsFile
 from facade.stacks import Stack
 
@@ -111,11 +112,16 @@ class RunDirectory:
             raise RunDirectoryError(f"--out {self.path} already holds {what}; {remedy}")
 
     def described(self) -> Row:
-        """The resolved experiment, as it was written."""
+        """The resolved experiment, with fields that are younger than the run at their defaults. One with a user's own
+        algorithm, which is not imported for that, or of a version that had other fields is as it was written."""
         try:
-            return tomllib.loads((self.path / "experiment.toml").read_text())
+            written = tomllib.loads((self.path / "experiment.toml").read_text())
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{self.path} holds no run: experiment.toml cannot be read ({error})") from None
+        try:
+            return written if is_foreign(str(written["algorithm"]["name"])) else Experiment.of(written).model_dump()
+        except (ExperimentError, LookupError, TypeError):
+            return written
 
     def read(self, name: str) -> Row:
         """A JSON file of the run."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from facade.clusters import cluster_sizes
-from facade.topology import edges_in
+from facade.topology import TOPOLOGIES, edges_in
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -101,8 +101,15 @@ class Topology(Section):
     @classmethod
     def _read(cls, written: Any) -> Any:
         """Put a file's content in its place, so that hash, signature and every machine have the same graph."""
-        if not isinstance(written, Mapping) or written.get("name") != "file":
+        if not isinstance(written, Mapping):
             return written
+        name, given = written.get("name", "regular"), [key for key in ("file", "edges") if written.get(key)]
+        if name != "file" and "file" in given:
+            raise ValueError(f"file is for name = 'file', and the name is '{name}'; set it, or leave file out")
+        if "edges" in given and "name" not in written:
+            raise ValueError("edges are for name = 'edges', and no name is given; set it, or leave edges out")
+        if name != "file":
+            return {**written, "edges": ""} if name in TOPOLOGIES and name != "edges" else written
         return {**written, "name": "edges", "edges": edges_in(str(written.get("file", ""))), "file": ""}
 
 

@@ -18,6 +18,7 @@ from facade.config import Experiment
 from facade.errors import ExperimentError, unknown
 from facade.history import hash_of, load, point_of
 from facade.metrics import GROUP_METRICS
+from facade.names import short, short_ones
 from facade.records import RunDirectory
 from facade.statistics import validated
 
@@ -77,7 +78,7 @@ class Sweep:
 
 def directory_name(experiment: Experiment) -> str:
     """A directory name that says what is inside; equal marks are repetitions with other seeds."""
-    algorithm = experiment.algorithm["name"].rpartition(":")[2]
+    algorithm = short(experiment.algorithm["name"])
     return f"{experiment.name}-{algorithm}-{_mark(experiment)[:8]}-seed{experiment.seed}"
 
 
@@ -182,13 +183,14 @@ def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["algorithm", "point", f"mean {select}", "chosen", "values"])
     written = []
+    called = short_ones(candidate.experiment.algorithm["name"] for candidate in found)
     for candidate in found:
         name = candidate.experiment.algorithm["name"]
         values = " ".join("none" if value is None else repr(value) for value in candidate.values)
         mean = "" if candidate.mean is None else repr(candidate.mean)
         writer.writerow([name, " ".join(candidate.point), mean, "yes" if candidate.chosen else "", values])
         if candidate.chosen:
-            path = out / f"chosen-{name.rpartition(':')[2]}.toml"
+            path = out / f"chosen-{called[name].replace(':', '.')}.toml"
             whole = candidate.experiment.with_("runtime.threads=0")  # the sweep gave every run a part of the machine
             store.replace(path, whole.toml().encode())
             written.append(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -80,9 +81,26 @@ def labels(groups: Sequence[Sequence[History]]) -> list[dict[str, str]]:
     points = [group[0].point for group in groups]
     differing = [key for key in dict.fromkeys(key for point in points for key in point) if _differs(key, points)]
     return [
-        {"algorithm": str(point["algorithm.name"])} | {key: str(point.get(key, "-")) for key in differing}
+        {"algorithm": str(point["algorithm.name"])} | {key: _said(point.get(key, "-")) for key in differing}
         for point in points
     ]
+
+
+def short_keys(keys: Sequence[str]) -> list[str]:
+    """Keys without their sections (of model.name, the section), where that leaves no two alike."""
+    last = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
+    return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
+
+
+_LONGEST = 60
+"""Characters of a value in a label; a list of edges may have thousands."""
+
+
+def _said(value: Any) -> str:
+    text = str(value)
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:20]}... ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
 
 
 def _differs(key: str, points: Sequence[dict[str, Any]]) -> bool:
@@ -243,4 +261,10 @@ def _plain(value: float | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    return text.translate(_LATEX)
+
+
+_LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "_%&#{}$"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+)

@@ -348,11 +348,13 @@ def edges_in(file: str) -> str:
         parts = line.split("#")[0].split()
         if not parts:
             continue
-        if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        if len({int(part) for part in parts if part.isdecimal()}) != len(parts) or len(parts) != 2:
             raise ExperimentError(
                 f"{file}, line {number}: '{line.strip()}' is not an edge; expected two different node numbers"
             )
         edges.append("-".join(parts))
+    if not edges:
+        raise ExperimentError(f"topology.file = '{file}' has no edges; expected one 'a b' pair of node numbers a line")
     return " ".join(edges)
 
 

@@ -77,7 +77,7 @@ def concat(trees: Sequence[T]) -> T:
 
 
 def where(rows: Tensor, yes: T, no: T) -> T:
-    """Row by row: `yes` where `rows` ([S], or [S, k] for rows of rows) is true, else `no`, in the order of its names."""
+    """Row by row: `yes` where `rows` ([S], or [S, k] for rows in rows) holds, else `no`, in the order of its names."""
     return map(lambda b, a: torch.where(rows.view(*rows.shape, *([1] * (b.dim() - rows.dim()))), a, b), no, yes)
 
 

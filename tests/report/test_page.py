@@ -152,6 +152,42 @@ def test_the_verdict_says_when_heads_were_chosen_on_test_data(tmp_path):
     assert said.endswith("facade: tested with heads chosen on test data.")
 
 
+def test_the_verdict_on_one_experiment_says_when_heads_were_chosen_on_test_data(tmp_path):
+    path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
+    (said,) = words.verdicts(of(path))
+    assert said.endswith("facade: tested with heads chosen on test data.")
+
+
+def test_two_algorithms_with_one_class_name_are_called_by_their_whole_names(tmp_path, monkeypatch):
+    for module in ("ward_a", "ward_b"):
+        (tmp_path / f"{module}.py").write_text("from facade.algorithms.el import EL\nclass Mine(EL):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["ward_a:Mine", "ward_b:Mine", "el"]
+    made = [two_rounds(tmp_path / str(i), [9] * 4, f"algorithm.name={name}") for i, name in enumerate(names)]
+    assert [subject.label for subject in of(*made).subjects] == names
+    assert [subject.label for subject in of(made[0], made[2]).subjects] == ["Mine", "el"]
+
+
+def test_a_label_names_the_graph_and_does_not_list_it(tmp_path):
+    path = " ".join(f"{a}-{b}" for a in range(4) for b in range(4) if a != b)
+    given = ("algorithm.name=el", "topology.name=edges", f"topology.edges='{path} {path}'")
+    made = [two_rounds(tmp_path / "a", [9] * 4, "algorithm.name=el"), two_rounds(tmp_path / "b", [9] * 4, *given)]
+    ring, edges = (subject.label for subject in of(*made).subjects)
+    assert ring.startswith("el topology=regular")
+    assert edges.startswith("el topology=edges")
+    assert "edges=0-1 0-2" in edges
+    assert len(edges) < 100
+
+
+def test_of_many_rounds_the_last_one_is_drawn(tmp_path):
+    rounds = [(1, [0, 0, 0, 0])] * 400 + [(1, [0, 0, 0, 1])]
+    comparison = of(write_run(tmp_path / "run", rounds, {}, [9] * 4))
+    drawn = facts.head_shares(comparison, comparison.runs[0])
+    assert len({row["round"] for row in drawn}) < 250
+    last = [row for row in drawn if row["round"] == 401 and row["share"] == 1]
+    assert [(row["cluster"], row["head"]) for row in last] == [("majority", "head 0"), ("minority", "head 1")]
+
+
 def test_the_verdict_says_that_the_best_of_several_was_taken(tmp_path):
     made = [
         two_rounds(tmp_path / f"{warmup}", [9, 9, 9, right], f"algorithm.warmup={warmup}", choices=[0, 0, 0, 1])

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from facade import Result, history
+from facade import Result, history, run
 from facade.archive import archive
 from facade.errors import RunDirectoryError, StorageError
 from results.conftest import tiny
@@ -78,6 +78,17 @@ def test_a_run_of_another_experiment_is_not_written_over(digits_runs, tmp_path):
     assert 'name = "el"' in (kept / "experiment.toml").read_text()
     with pytest.raises(RunDirectoryError, match="is archived already"):
         archive(kept, tmp_path / "again")
+
+
+def test_a_run_older_than_a_setting_is_still_the_same(tmp_path):
+    run(tiny(), tmp_path / "run")
+    kept = archive(tmp_path / "run", tmp_path / "kept")
+    for file in (kept / "experiment.toml", tmp_path / "run" / "experiment.toml"):
+        lines = file.read_text().splitlines(True)
+        file.write_text("".join(line for line in lines if not line.startswith("revival")))
+    assert archive(tmp_path / "run", tmp_path / "kept") == kept
+    with pytest.raises(RunDirectoryError, match="already holds a run of this experiment; add --resume"):
+        run(tiny(), tmp_path / "run")
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence(digits_runs, tmp_path):

@@ -56,12 +56,23 @@ def test_runs_of_local_among_the_runs_are_what_gains_are_measured_against(check,
     assert ended.code == 0, "what the others are measured against gains nothing over itself, and need not"
 
 
-def test_heads_chosen_on_test_data_are_not_judged_by_their_accuracy(check, tmp_path):
-    oracle = write_run(tmp_path / "oracle", SETTLED, {}, [9, 9, 9, 8], "evaluation.head=oracle")
-    ended = check("min_cluster_accuracy = 0.5\nmust_settle = true", oracle)
+def test_where_all_runs_are_local_their_gain_cannot_be_judged(check, tmp_path):
+    for lr, right in {0.05: 7, 0.1: 8}.items():
+        write_run(tmp_path / f"{lr}", PLAIN, {}, [right] * 4, "algorithm.name=local", f"training.lr={lr}")
+    ended = check("min_gain_over_local = 0.05", tmp_path / "0.05", tmp_path / "0.1")
     assert ended.code == 2
+    assert ended.out.count("min_gain_over_local = 0.05: not judged") == 2
+
+
+@pytest.mark.parametrize("heads", ["2", "auto"])
+def test_heads_chosen_on_test_data_are_not_judged_by_their_accuracy(check, tmp_path, heads):
+    settings = ("evaluation.head=oracle", "algorithm.seeding=farthest", f"algorithm.heads={heads}")
+    chosen = SETTLED if heads == "2" else SHARED
+    oracle = write_run(tmp_path / "oracle", chosen, {}, [9, 9, 9, 8], *settings)
+    ended = check("min_cluster_accuracy = 0.5\nmust_settle = true", oracle)
+    assert ended.code == (2 if heads == "2" else 1)
     assert "min_cluster_accuracy = 0.5: not judged; evaluation.head = 'oracle': tested" in ended.out
-    assert "must_settle = true: kept" in ended.out
+    assert ("must_settle = true: kept" in ended.out) == (heads == "2")
 
 
 @pytest.mark.parametrize("clause", BROKEN)

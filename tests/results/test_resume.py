@@ -18,10 +18,12 @@ import torch
 from facade import Experiment, Federation, Result, run, store
 from facade.algorithms import ALGORITHMS
 from facade.algorithms.el import EL
+from facade.bell import Bell
 from facade.checkpoint import Checkpoints
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
 from facade.history import load_all
 from facade.records import RunDirectory
+from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
 from results.killing import run_until
@@ -213,8 +215,17 @@ def test_resuming_on_data_that_are_divided_or_scaled_otherwise_is_refused(tmp_pa
     with pytest.raises(RunDirectoryError, match="the data are not those"):
         run(experiment, tmp_path / "run", federation=others["images"], resume=True)
     run(experiment, tmp_path / "other", federation=others["images"])
-    with pytest.raises(RunDirectoryError, match="same settings and seed but were computed on other data"):
+    with pytest.raises(RunDirectoryError, match=r"same \[data\] and seed but were computed on other data"):
         load_all([tmp_path])
+    run(experiment.with_("algorithm.name=local"), tmp_path / "another", federation=others["images"])
+    with pytest.raises(RunDirectoryError, match=r"same \[data\] and seed but were computed on other data"):
+        load_all([tmp_path / "run", tmp_path / "another"])
+
+
+def test_a_bell_stops_also_a_run_that_is_written_nowhere():
+    bell = Bell()
+    with bell.listening(), pytest.raises(StoppedError, match=r"stopped .*; without a run directory nothing is kept"):
+        run_here(tiny(), None, bell=bell, progress=stop_at(2))
 
 
 @dataclass(frozen=True)
@@ -407,8 +418,6 @@ def test_training_that_diverges_keeps_the_checkpoint_before_it(tmp_path):
 
 def test_a_state_of_other_code_is_refused_in_a_sentence(tmp_path, monkeypatch):
     stopped(tiny("algorithm.name=el"), tmp_path / "run", 3)
-    from facade.algorithms.el import EL
-
     init = EL.init
     monkeypatch.setattr(
         EL, "init", lambda self, shard: init(self, shard)._replace(loss=torch.zeros(len(shard.nodes), 2))

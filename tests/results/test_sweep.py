@@ -12,7 +12,7 @@ import pytest
 from facade import Experiment, crew, estimate, worker
 from facade.bell import Bell
 from facade.cli.sweep import SweepProgress, parse_seeds
-from facade.sweep import Job, points, split_values
+from facade.sweep import Candidate, Job, points, split_values, write_selection
 from results.conftest import tiny
 from surroundings import csv_lines
 
@@ -127,6 +127,15 @@ def test_the_best_point_on_validation_data_is_chosen_for_every_algorithm(sweep, 
         written = Experiment.load(tmp_path / "out" / f"chosen-{algorithm}.toml")
         assert f"training.lr={written.training.lr}" in chosen[0]["point"]
         assert written.runtime.threads == 0, "what the sweep gave a run of the machine is not part of the choice"
+
+
+def test_choices_of_two_algorithms_with_one_class_name_are_both_kept(tmp_path, monkeypatch):
+    for module in ("ward_a", "ward_b"):
+        (tmp_path / f"{module}.py").write_text("from facade.algorithms.el import EL\nclass Mine(EL):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = [Candidate(tiny(f"algorithm.name={module}:Mine"), (), [0.5], True) for module in ("ward_a", "ward_b")]
+    written = [path.name for path in write_selection(found, "validation.all", tmp_path)]
+    assert written == ["selection.csv", "chosen-ward_a.Mine.toml", "chosen-ward_b.Mine.toml"]
 
 
 def test_the_choice_never_looks_at_test_data(sweep, tmp_path):

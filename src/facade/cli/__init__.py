@@ -4,6 +4,7 @@ answers at once."""
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 import sysconfig
 import traceback
@@ -54,6 +55,8 @@ class Asked:
 def main() -> None:
     """Run the command line; every refusal is one sentence and an exit code."""
     warnings.showwarning = _show_warning
+    logging.basicConfig(format="%(message)s")  # to stderr
+    logging.getLogger("facade").setLevel(logging.INFO)
     asked = Asked()
     try:
         app(standalone_mode=True, obj=asked)
@@ -209,10 +212,10 @@ def fresh_directory(name: str) -> Path:
 
 def _directory(experiment: Experiment, resume: bool) -> Path:
     """Where a run goes if nobody says so: below runs/; to resume, the last one of this experiment."""
+    from facade.names import short
     from facade.records import RunDirectory, determining
 
-    label = experiment.algorithm["name"].rpartition(":")[2]
-    name = f"{experiment.name}-{label}-seed{experiment.seed}"
+    name = f"{experiment.name}-{short(experiment.algorithm['name'])}-seed{experiment.seed}"
     wanted = determining(experiment.model_dump())
     there = [RunDirectory(path) for path in itertools.takewhile(Path.exists, _numbered(name))] if resume else []
     same = [run.path for run in there if run.started and determining(run.described()) == wanted]

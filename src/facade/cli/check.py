@@ -53,7 +53,7 @@ def _print(console: Console, verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.experiment != experiment:
             experiment = verdict.experiment
-            console.print(experiment, style="bold")
+            console.print(experiment, style="bold", soft_wrap=True)
         console.print(f"  {verdict.sentence}", style=STYLES[verdict.outcome], soft_wrap=True)
     counts = Counter(verdict.outcome for verdict in verdicts)
     rest = "".join(f", {counts[outcome]} {outcome}" for outcome in ("broken", "not judged") if counts[outcome])

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from facade.cli.wide import Column, print_wide
 from facade.clusters import cluster_names
+from facade.names import short, short_ones
 
 if TYPE_CHECKING:
     from facade.config import Experiment
@@ -56,7 +57,7 @@ class RunProgress:
         self._bars.stop()
 
     def start(self, experiment: Experiment, done: int) -> None:
-        self._label = experiment.algorithm["name"].rpartition(":")[2]
+        self._label = short(experiment.algorithm["name"])
         self._rounds = experiment.training.rounds
         self._health = None
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
@@ -110,7 +111,7 @@ def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Seque
     columns.append(Column("\nsec.", [f"{s['seconds']:.1f}" for s in told]))
     leads = [best is not None and len(told) > 1 and s["fair_accuracy"] == best for s in told]
     console.print("Accuracy of the final models, in percent", style="bold")
-    names = Column("algorithm", [name.rpartition(":")[2] for name in summaries])
+    names = Column("algorithm", list(short_ones(summaries).values()))
     print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
 
 

@@ -53,11 +53,11 @@ def show(
 
 def print_table(table: Table) -> None:
     """The table on the screen."""
-    from facade.table import pairs
+    from facade.table import pairs, short_keys
 
     cells = [pairs(table, line) for line in table.lines]
     labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
-    names = [*_short(list(table.lines[0].label)), "seeds"]
+    names = [*short_keys(list(table.lines[0].label)), "seeds"]
     print_wide(
         out,
         [Column(name, list(label)) for name, label in zip(names, zip(*labels, strict=True), strict=True)],
@@ -68,12 +68,6 @@ def print_table(table: Table) -> None:
         gap=2,
     )
     out.print(table.note, style="dim")
-
-
-def _short(keys: list[str]) -> list[str]:
-    """Keys without their sections (of model.name, the section), where that leaves no two alike."""
-    last = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
-    return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
 def _folded(heading: str) -> str:

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import uuid
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -80,7 +81,7 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list
             with replacing(notes) as beside:
                 beside.write_text(json.dumps(said))
     except OSError as error:  # a read-only place: every load decodes again
-        log.warning("%s cannot be written (%s); decoded images are not kept", cache, error.strerror)
+        warnings.warn(f"{cache} cannot be written ({error.strerror}); decoded images are not kept", stacklevel=2)
         array = np.empty(shape, np.uint8)
         _fill(array, files)
         return torch.from_numpy(array), said

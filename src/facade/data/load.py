@@ -24,13 +24,18 @@ from facade.sections import Data
 def load(data: Data, seed: int) -> Federation:
     """The federation an experiment asks for. The split depends on data and seed alone, so every
     algorithm of a comparison gets the same one."""
+    return federate(read(data), data, seed, clusters_of(data))
+
+
+def read(data: Data) -> Dataset:
+    """The data set that a section names, undivided. Whoever calls owns it."""
     dataset = named("dataset", data.source, SOURCES)(data)
     if not isinstance(dataset, Dataset):
         raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
     if is_foreign(data.source):  # a user's function, which may keep what it returned
         _check_samples(data.source, dataset)
         dataset = dataclasses.replace(dataset, train=Labelled(dataset.train.x.clone(), dataset.train.y))
-    return federate(dataset, data, seed, clusters_of(data))
+    return dataset
 
 
 def _check_samples(source: str, dataset: Dataset) -> None:

@@ -234,15 +234,9 @@ def _federation(site: Site, membership: Membership, experiment: Experiment, numb
 def _dataset(written: dict[str, Any]) -> Dataset:
     """The data that a site's own node.toml names."""
     from facade.config import Experiment
-    from facade.data.federation import Dataset
-    from facade.data.named import named
-    from facade.data.sources import SOURCES
+    from facade.data.load import read
 
-    section = {"clusters": "1", "skew": "none"} | written
-    data = Experiment.of({"data": section, "topology": {"name": "complete"}}).data
-    dataset = named("dataset", data.source, SOURCES)(data)
-    if not isinstance(dataset, Dataset):
-        raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
+    dataset = read(Experiment.of({"data": {"clusters": "1", "skew": "none"} | written}).data)
     for note in dataset.notes:
         warnings.warn(note, stacklevel=2)
     return dataset

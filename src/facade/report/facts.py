@@ -17,9 +17,10 @@ from facade import metrics
 from facade.clusters import cluster_names
 from facade.errors import RunDirectoryError
 from facade.history import Evaluation, History
+from facade.names import short, short_ones
 from facade.records import RunDirectory
 from facade.statistics import Estimate, alone, estimates, gains, settlement, tested
-from facade.table import grouped, labels
+from facade.table import grouped, labels, short_keys
 
 Rows = list[dict[str, Any]]
 
@@ -91,7 +92,7 @@ def _titles(settings: list[list[History]]) -> list[str]:
 
 def _title(experiment: dict[str, Any]) -> str:
     data, model = experiment["data"], experiment["model"]
-    return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {model['name'].rpartition(':')[2]}"
+    return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {short(model['name'])}"
 
 
 def _comparison(title: str, runs: list[History]) -> Comparison:
@@ -109,12 +110,13 @@ def subject_labels(groups: Sequence[Sequence[History]]) -> list[str]:
     """What experiments are called: the algorithm, and what sets experiments with the same one apart. (That each
     algorithm has a learning rate of its own is no difference between two experiments with one of them.)"""
     described = labels(groups)
+    called = short_ones(own["algorithm"] for own in described)
+    keys = dict(zip(described[0], short_keys(list(described[0])), strict=True))
     names = []
     for own in described:
         alike = [other for other in described if other["algorithm"] == own["algorithm"]]
         telling = [key for key, value in own.items() if any(other[key] != value for other in alike)]
-        short = own["algorithm"].rpartition(":")[2]
-        names.append(" ".join([short, *(f"{key.rpartition('.')[2]}={own[key]}" for key in telling)]))
+        names.append(" ".join([called[own["algorithm"]], *(f"{keys[key]}={own[key]}" for key in telling)]))
     return names
 
 
@@ -165,7 +167,7 @@ def _tidy(value: Any) -> float:
 
 def head_shares(comparison: Comparison, run: History, rounds: int | None = None) -> Rows:
     """Per round, cluster and head, the share of the cluster's nodes that chose it, in the first `rounds` of the
-    run (None: all). Of many rounds, every how-manieth, so that pages stay small."""
+    run (None: all). Of many rounds, every other or fewer and the last, so that pages stay small."""
     heads = settlement(run)
     if heads is None:
         return []
@@ -173,7 +175,7 @@ def head_shares(comparison: Comparison, run: History, rounds: int | None = None)
     step = -(-len(shares) // _MOST_SHARES)
     return [
         {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
-        for r in range(0, len(shares), step)
+        for r in sorted({*range(0, len(shares), step), len(shares) - 1})
         for c, row in enumerate(shares[r])
         for j, share in enumerate(row)
     ]

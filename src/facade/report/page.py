@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from facade import store
@@ -179,7 +180,7 @@ def _environment(runs: Sequence[History]) -> str:
 
 def _reproduce(runs: Sequence[History]) -> str:
     lines = [
-        f"facade run {name}.toml --set seed={group[0].seed} --out {name}"
+        f"facade run {quote(f'{name}.toml')} --set seed={group[0].seed} --out {quote(name)}"
         for group in grouped(runs)
         for name in [group[0].path.resolve().name]
     ]

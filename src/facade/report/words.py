@@ -36,7 +36,8 @@ def _served(subject: Subject) -> Estimate:
 
 def _alone(subject: Subject, comparison: Comparison) -> str:
     found, where = _served(subject), _worst(comparison)
-    return f"{subject.label} gives {where} {_percent(found.mean)}{_bracket(found.interval)}.{_heads(subject)}"
+    said = f"{subject.label} gives {where} {_percent(found.mean)}{_bracket(found.interval)}."
+    return said + _heads(subject) + _leaked(subject)
 
 
 def _worst(comparison: Comparison) -> str:
@@ -121,9 +122,13 @@ def _unlike(lead: Subject, other: Subject) -> str:
     ours, theirs = (subject.runs[0].point for subject in (lead, other))
     pairs = [(key, ours.get(key), theirs.get(key)) for key in _EFFORT if ours.get(key) != theirs.get(key)]
     said = ", ".join(f"{key} ({one} against {two})" for key, one, two in pairs)
-    leaked = [subject.label for subject in (lead, other) if subject.runs[0].tested_by_oracle]
-    oracle = f" {' and '.join(leaked)}: tested with heads chosen on test data." if leaked else ""
-    return (f" Mind that they differ in {said}." if said else "") + oracle
+    return (f" Mind that they differ in {said}." if said else "") + _leaked(lead, other)
+
+
+def _leaked(*subjects: Subject) -> str:
+    """A sentence on accuracies that no site could have had; nothing where there are none."""
+    labels = [subject.label for subject in subjects if subject.runs[0].tested_by_oracle]
+    return f" {' and '.join(labels)}: tested with heads chosen on test data." if labels else ""
 
 
 def _heads(subject: Subject) -> str:

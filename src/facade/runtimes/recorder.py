@@ -96,7 +96,7 @@ def record(
     setup = set_up(experiment, federation)
     compute = runtime(setup)
     if files is None:
-        return compute(Recorder(setup, None, progress))
+        return compute(Recorder(setup, None, progress, bell))
     with files.claimed(), contextlib.nullcontext(bell) if bell else Bell().listening() as rings:
         files.check(experiment, resume)  # another process may have been here meanwhile
         if files.finished:
@@ -170,15 +170,16 @@ class Recorder:
 
     def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
-        if self._files is None:
-            return
         asked = self._bell is not None and self._bell.rung is not None
-        if asked or (round > self._kept and self.setup.plan.evaluates(round)):
+        if self._files is not None and (asked or self._is_due(round)):
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
                 self._kept = round
         if asked:
             self.heed()
+
+    def _is_due(self, round: int) -> bool:
+        return round > self._kept and self.setup.plan.evaluates(round)
 
     def heed(self) -> None:
         """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
@@ -209,7 +210,9 @@ class Recorder:
         return Result(setup.experiment, rows, summary, models, setup.learner, path)
 
     def _way_on(self) -> str:
-        path = self._files.path if self._files else None
+        if self._files is None:
+            return "without a run directory nothing is kept"
+        path = self._files.path
         if self.setup.experiment.data.source == "given":
             return f"continue with run(experiment, '{path}', resume=True, federation=...)"
         return f"continue with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
