@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ class StoppedError(FacadeError):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + signal
+
+
+def need(extra: str, what: str, *modules: str) -> None:
+    """Refuse `what` where the modules that an extra installs are not there."""
+    if any(find_spec(module) is None for module in modules):
+        raise ExperimentError(f"{what} needs an extra: pip install 'facade-dl[{extra}]'")
 
 
 def first_mistake(error: ValidationError, known: Iterable[str] = ()) -> str:

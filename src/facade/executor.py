@@ -49,7 +49,7 @@ class Executor(ABC):
     features_once: bool = True
     """Whether heads are scored on features computed once; if not, by passes through the whole model."""
     gives_features: bool = True
-    """Whether what the head sees can be had, and what it gives is the model's output."""
+    """Whether what the head sees can be computed alone, and what it gives is the model's output."""
 
     @abstractmethod
     def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:

@@ -197,7 +197,7 @@ class Learner:
 
     @property
     def head_is_linear(self) -> bool:
-        """Whether the head is one linear layer with a bias, on features that can be had."""
+        """Whether the head is one linear layer with a bias, on features that can be computed alone."""
         modules = dict(self._template.named_modules())
         layer = modules.get(self._head[0]) if len(self._head) == 1 else None
         return self.executor.gives_features and type(layer) is nn.Linear and layer.bias is not None

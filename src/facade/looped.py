@@ -196,7 +196,9 @@ class Looped(Executor):
         module.eval()
         cut = self._cut
         if cut is None:
-            raise ExperimentError("the model cannot be cut before its head, so the head's features are not to be had")
+            raise ExperimentError(
+                "the model cannot be cut before its head, so there are no features of its own for the head"
+            )
         return self._through(lambda part: cut.features(module, part), x[0]).unsqueeze(0)
 
     def logits(self, params: Params, x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from facade.setup import set_up
 from facade.tree import Params
 
 _ALIKE = 0.01
-"""Heads whose losses differ by less than this share of them are told as alike."""
+"""Heads whose losses differ by less than this share of them count as alike."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""The state of all nodes when it need not lie here: written to a file, and read from one, a piece at a
-time, so that no process has to hold all of it. The file is safetensors, as the library writes it."""
+"""The state of all nodes where one process need not hold it: written to a file, and read from one, a piece at a
+time. The file is safetensors, as the library writes it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{path} could not be written: {error.strerror}; mend that and continue: what was complete is good"
+            f"{path} could not be written: {error.strerror}; mend that and continue; what was complete is kept"
         ) from error
 
 

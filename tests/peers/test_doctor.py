@@ -35,8 +35,8 @@ def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
     says = [finding.says for finding in findings]
     measured = [s.split()[0] for s in says if "answers in" in s and s.endswith("MB/s")]
     assert measured == ["n1", "n2"]
-    assert all(finding.good for finding in findings)
-    assert [s.split(" at ")[0] for s in says if "does not answer" in s] == ["note: n3"]
+    assert all(finding.kind != "problem" for finding in findings)
+    assert [s.split(" at ")[0] for s in says if "does not answer" in s] == ["n3"]
     assert says[-1].startswith("a round brings 2 messages of 0.02 MB, which takes at least 0.")
     assert any("the experiment (" in s and "agree with this site's data" in s for s in says)
     assert any("disk: about" in s for s in says)
@@ -53,8 +53,8 @@ def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp
     if algorithm == "local":
         assert not findings
         return
-    good, says = findings[0]
-    assert not good  # n3 alone takes longer than the deadline
+    kind, says = findings[0]
+    assert kind == "problem"  # n3 alone takes longer than the deadline
     wanted, size = (float(says.split(before)[1].split()[0]) for before in ("brings ", "messages of "))
     least = float(says.split("at least ")[1].split(" s;")[0])
     assert wanted == (3 if algorithm == "ifca" else 2)
@@ -68,20 +68,20 @@ def test_a_line_on_which_a_message_takes_longer_than_brisk_waits_is_named(policy
     with founded(tiny('data.clusters="3:1"', "topology.degree=2"), tmp_path, policy, QUICK) as made:
         site = Site.load(made.homes[0])
         findings = list(_exchange(Scene.of(site, site.membership()), lines))
-    assert all(finding.good for finding in findings)
+    assert all(finding.kind != "problem" for finding in findings)
     notes = [finding.says for finding in findings[1:]]
     assert len(notes) == said
     assert all("n2 takes 8.0 s, but the policy brisk waits 5 s" in note for note in notes)
 
 
 @pytest.mark.parametrize(
-    ("mode", "good", "says"), [(0o600, True, []), (0o644, True, ["be read"]), (0o620, False, ["be changed"])]
+    ("mode", "kind", "says"), [(0o600, "ok", []), (0o644, "note", ["be read"]), (0o620, "problem", ["be changed"])]
 )
-def test_node_toml_is_looked_at_as_the_keys_are(mode, good, says, tmp_path):
+def test_node_toml_is_looked_at_as_the_keys_are(mode, kind, says, tmp_path):
     home = federation(tmp_path).home("a")
     (home / "node.toml").chmod(mode)
     findings = [finding for finding in examine(home) if "node.toml can" in finding.says]
-    assert [finding.good for finding in findings] == [good] * len(says)
+    assert [finding.kind for finding in findings] == [kind] * len(says)
     assert all(words in finding.says for words, finding in zip(says, findings, strict=True))
 
 
@@ -105,15 +105,19 @@ def test_a_measurement_is_for_members_and_never_more_than_a_chunk(tmp_path):
 
 def test_dates_are_judged_by_this_machine_s_clock():
     now = datetime.datetime.now(datetime.UTC)
-    cases = ((-20, False, "expired 10 days ago"), (3, False, "begins in 3.0 days"), (0, True, "is good for 10 days"))
-    for starts, good, says in cases:
+    cases = (
+        (-20, "problem", "expired 10 days ago"),
+        (3, "problem", "begins in 3.0 days"),
+        (0, "ok", "is good for 10 days"),
+    )
+    for starts, kind, says in cases:
         _, certificate = identity.new_certificate("a", 10, now + datetime.timedelta(days=starts))
         found = _dates("a", certificate)
-        assert (found.good, says in found.says) == (good, True)
+        assert (found.kind, says in found.says) == (kind, True)
 
 
 def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
-    monkeypatch.setattr("facade.runtimes.doctor.examine", lambda home: [Finding(False, "the disk is full")])
+    monkeypatch.setattr("facade.runtimes.doctor.examine", lambda home: [Finding("problem", "the disk is full")])
     ended = command("node", "doctor", "--json")
     assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
-    assert json.loads(ended.out) == [{"good": False, "says": "the disk is full"}]
+    assert json.loads(ended.out) == [{"kind": "problem", "says": "the disk is full"}]

@@ -116,10 +116,12 @@ def test_a_change_must_make_sense(tmp_path):
         changed(made.membership, Change(add=[made.join("b")]), 7)
     with pytest.raises(ExperimentError, match="'b' is named twice; a site can be added, removed or rotated, and once"):
         changed(made.membership, Change(remove=["b"], rotate=[made.join("b")]), 7)
-    with pytest.raises(ExperimentError, match="such a list cannot be: two members have the same certificate"):
+    with pytest.raises(ExperimentError, match="such a list is not possible: two members have the same certificate"):
         changed(made.membership, Change(rotate=[made.join("b")]), 7)
     (tmp_path / "two").mkdir()
-    with pytest.raises(ExperimentError, match="such a list cannot be: members: List should have at least 2 items"):
+    with pytest.raises(
+        ExperimentError, match="such a list is not possible: members: List should have at least 2 items"
+    ):
         changed(federation(tmp_path / "two", "ab").membership, Change(remove=["b"]), 7)
     for round in (6, 7):
         with pytest.raises(ExperimentError, match=f"--from-round {round} is not after round 7"):

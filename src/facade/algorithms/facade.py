@@ -207,7 +207,7 @@ class Facade(Algorithm[State]):
         if self.revival and plan.spread >= MEMORY:
             raise ExperimentError(
                 f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {MEMORY}"
-                " rounds anew; use a graph on which news travel faster"
+                " rounds anew; use a graph on which news travels faster"
             )
         if self.warmup >= plan.rounds and self.k > 1:
             return [f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL"]
@@ -263,7 +263,7 @@ class Facade(Algorithm[State]):
             there = state.seeding.found | (state.health.last >= self._calendar.ready(turn.plan.spread))
             losses = losses.masked_fill(~there, torch.nan)
         best = losses == losses.nan_to_num(torch.inf).min(1, keepdim=True).values
-        tied = best.cumsum(1) - 1  # the how-manieth of the tied heads each one is
+        tied = best.cumsum(1) - 1  # the place of each head among those that tie
         winner = (luck * best.sum(1)).long().unsqueeze(1)
         return state._replace(choice=(best & (tied == winner)).long().argmax(1), head_losses=losses)
 

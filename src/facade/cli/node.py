@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from facade.cli.console import Json, err, out, prose, write_json
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, need
 
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
 
@@ -18,10 +18,11 @@ Home = Annotated[Path, typer.Option(help="The site's directory.")]
 
 def need_extra() -> None:
     """Refuse politely where the peer runtime's libraries are not installed."""
-    from importlib.util import find_spec
+    need("peer", "the peer runtime", "grpc", "cryptography", "prometheus_client")
 
-    if not all(find_spec(name) for name in ("grpc", "cryptography", "prometheus_client")):
-        raise ExperimentError("the peer runtime needs an extra: pip install 'facade-dl[peer]'")
+
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "bold red")}
+"""How a finding of the doctor's is shown."""
 
 
 @app.command()
@@ -93,17 +94,15 @@ def doctor(
 ) -> None:
     """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
-    from facade.runtimes.doctor import NOTE, examine
+    from facade.runtimes.doctor import examine
 
     findings = examine(home)
     for finding in findings:
-        mark, style = ("ok", "green") if finding.good else ("PROBLEM", "bold red")
-        if finding.good and finding.says.startswith(NOTE):
-            mark, style = "note", "yellow"
-        prose(as_json).print(f"{mark:>8}  {finding.says.removeprefix(NOTE)}", style=style, soft_wrap=True)
+        mark, style = _MARKS[finding.kind]
+        prose(as_json).print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
     if as_json:
         write_json([finding._asdict() for finding in findings])
-    if not all(finding.good for finding in findings):
+    if any(finding.kind == "problem" for finding in findings):
         raise typer.Exit(1)
 
 

@@ -22,7 +22,7 @@ def draw(federation: Federation, path: Path) -> None:
     """Write a PNG: per cluster a labelled row with one training image of each of the first classes
     (empty where the cluster has none)."""
     if len(federation.shape) != 3:
-        raise DataError(f"rows of {federation.shape[0]} values cannot be drawn; leave --out away")
+        raise DataError(f"rows of {federation.shape[0]} values cannot be drawn; leave --out out")
     picture = _picture(federation)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

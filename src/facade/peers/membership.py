@@ -142,7 +142,7 @@ class Membership(Part):
         return id in self._numbers
 
     def number(self, id: str) -> int:
-        """The rank of a member's id in the list; ExperimentError for others."""
+        """A member's place in the list; ExperimentError for others."""
         if not self.has(id):
             raise ExperimentError(
                 f"'{id}' is no member in epoch {self.epoch}; members are {', '.join(sorted(self._numbers))}"
@@ -296,7 +296,7 @@ def made(described: dict[str, Any]) -> Membership:
     try:
         return Membership.model_validate(described)
     except ValidationError as error:
-        raise ExperimentError(f"such a list cannot be: {first_mistake(error)}") from None
+        raise ExperimentError(f"such a list is not possible: {first_mistake(error)}") from None
 
 
 def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:

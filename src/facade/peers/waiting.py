@@ -25,8 +25,8 @@ class Wait:
     sending: set[str] = field(default_factory=set)
     """Of whose messages a part has come, if not all."""
     half: float | None = None
-    """When half of the messages that can still come had come. Who refuses only makes them fewer: one that
-    refuses at once must not start the clock for the others."""
+    """When half of the messages that can still come had come. A refusal only makes them fewer: one that
+    comes at once must not start the clock for the others."""
 
     def __post_init__(self) -> None:
         self.latest = self.started

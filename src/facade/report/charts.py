@@ -161,7 +161,7 @@ def _settling(run: History) -> str:
     from facade.statistics import settlement
 
     if run.clusters < 2:
-        return "All nodes are of one cluster." if run.clusters else "Who is of one kind, the run does not know."
+        return "All nodes are of one cluster." if run.clusters else "The run does not know which nodes are of one kind."
     found = settlement(run)
     if found is None or found.settling_round is None:
         return "It never settled: some cluster never had a head of its own until the end."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from facade import store
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, need
 from facade.report import theme
 from facade.report.facts import Rows
 
@@ -103,9 +103,4 @@ def write(figure: Figure, directory: Path, format: str) -> Path:
 
 def need_plotting() -> None:
     """Refuse in one sentence where the libraries that draw are not installed."""
-    try:
-        import altair
-        import vl_convert
-    except ImportError:
-        raise ExperimentError("drawing needs an extra: pip install 'facade-dl[report]'") from None
-    del altair, vl_convert
+    need("report", "drawing", "altair", "vl_convert")

@@ -36,7 +36,7 @@ def await_everybody(node: Node) -> None:
 
 def await_first_round(node: Node) -> None:
     """For a site that joins later: wait until the others are in the round from which this one takes
-    part, however long that is. Who began at once would wait out one deadline after another and play the
+    part, however long that is. A site that began at once would wait out one deadline after another and play the
     rounds alone."""
     first = node.membership.first_round
     node.journal.write("waiting", round=first, epoch=node.membership.epoch)

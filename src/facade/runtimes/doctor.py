@@ -7,7 +7,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from facade.engine import listed, turn_of
 from facade.errors import FacadeError
@@ -24,14 +24,11 @@ from facade.tree import row_bytes
 _FEW_DAYS = 30
 
 
-NOTE = "note: "
-"""How a finding begins that is no problem, and yet may be news."""
-
-
 class Finding(NamedTuple):
     """One thing that was looked at."""
 
-    good: bool
+    kind: Literal["ok", "note", "problem"]
+    """A note is no problem, and yet may be news."""
     says: str
 
 
@@ -42,20 +39,20 @@ def examine(home: Path) -> list[Finding]:
         for finding in _examine(home):
             findings.append(finding)
     except FacadeError as error:
-        findings.append(Finding(False, str(error)))
+        findings.append(Finding("problem", str(error)))
     return findings
 
 
 def _examine(home: Path) -> Iterator[Finding]:
     site = Site.load(home)
-    yield Finding(True, "keys and node.toml are there, and the keys are private")
+    yield Finding("ok", "keys and node.toml are there, and the keys are private")
     yield from _settings_of_others(home / "node.toml")
     yield _dates("this site", site.certificate)
     membership = site.membership()
-    yield Finding(True, f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
+    yield Finding("ok", f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
     for member in membership.members:
         found = _dates(member.id, member.certificate)
-        if not found.good or identity.days_left(member.certificate) < _FEW_DAYS:
+        if found.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
             yield found
     lines: dict[str, Line] = {}
     yield from _peers(site, membership, lines)
@@ -63,7 +60,7 @@ def _examine(home: Path) -> Iterator[Finding]:
         warnings.simplefilter("always")
         scene = Scene.of(site, membership)
     yield _agreement(scene)
-    yield from (Finding(True, f"{NOTE}{warning.message}") for warning in said)
+    yield from (Finding("note", str(warning.message)) for warning in said)
     yield _disk(site, scene)
     yield from _exchange(scene, lines)
 
@@ -72,20 +69,20 @@ def _settings_of_others(path: Path) -> Iterator[Finding]:
     """Whoever can write node.toml chooses what code runs here; who can read it learns where the data are."""
     mode = path.stat().st_mode
     if mode & 0o022:
-        yield Finding(False, f"{path} can be changed by others than its owner; run: chmod 600 {path}")
+        yield Finding("problem", f"{path} can be changed by others than its owner; run: chmod 600 {path}")
     elif mode & 0o044:
-        yield Finding(True, f"{NOTE}{path} can be read by others than its owner; to keep it private: chmod 600 {path}")
+        yield Finding("note", f"{path} can be read by others than its owner; to keep it private: chmod 600 {path}")
 
 
 def _dates(whose: str, certificate: str | bytes) -> Finding:
     left, waits = identity.days_left(certificate), identity.days_to_wait(certificate)
     if left <= 0:
-        return Finding(False, f"the certificate of {whose} expired {-left:.0f} days ago, by this machine's clock")
+        return Finding("problem", f"the certificate of {whose} expired {-left:.0f} days ago, by this machine's clock")
     if waits > 0:
         return Finding(
-            False, f"the certificate of {whose} begins in {waits:.1f} days, by this machine's clock; is that right?"
+            "problem", f"the certificate of {whose} begins in {waits:.1f} days, by this machine's clock; is that right?"
         )
-    return Finding(True, f"the certificate of {whose} is good for {left:.0f} days")
+    return Finding("ok", f"the certificate of {whose} is good for {left:.0f} days")
 
 
 def _agreement(scene: Scene) -> Finding:
@@ -93,14 +90,17 @@ def _agreement(scene: Scene) -> Finding:
     images = sum(len(rows) for rows in scene.shard.data.rows)
     schema = hashlib.sha256(identity.canonical(scene.membership.schema_.model_dump())).hexdigest()
     marks = f"the experiment ({scene.setup.experiment.hash[:8]}) and the classes ({schema[:8]})"
-    return Finding(True, f"{marks} agree with this site's data ({images} training samples)")
+    return Finding("ok", f"{marks} agree with this site's data ({images} training samples)")
 
 
 def _disk(site: Site, scene: Scene) -> Finding:
     state = scene.setup.algorithm.init(scene.shard)
     needed = row_bytes(state) * (4 + scene.membership.limits.window)
     free = shutil.disk_usage(site.home).free
-    return Finding(free > needed, f"disk: about {needed / 1e6:.1f} MB are needed, {free / 1e6:.0f} MB are free")
+    return Finding(
+        "ok" if free > needed else "problem",
+        f"disk: about {needed / 1e6:.1f} MB are needed, {free / 1e6:.0f} MB are free",
+    )
 
 
 def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterator[Finding]:
@@ -114,19 +114,19 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
         try:
             refused = caller.meet()
             if refused is not None:
-                yield Finding(False, f"{member.id} refuses this site: {refused.why(membership.digest)}")
+                yield Finding("problem", f"{member.id} refuses this site: {refused.why(membership.digest)}")
                 continue
             line = lines[member.id] = caller.measure()
             speed = f"{1000 * line.trip:.1f} ms and sends {line.rate / 1e6:.1f} MB/s"
-            yield Finding(True, f"{member.id} answers in {speed}")
+            yield Finding("ok", f"{member.id} answers in {speed}")
         except RefusedError as error:
-            yield Finding(False, f"{member.id} at {member.address} gives no usable answer ({error})")
+            yield Finding("problem", f"{member.id} at {member.address} gives no usable answer ({error})")
         except UnreachableError as error:
             where = f"{member.id} at {member.address}"
             if error.denied:
-                yield Finding(False, f"{where} does not know this site's certificate; does it have the same list?")
+                yield Finding("problem", f"{where} does not know this site's certificate; does it have the same list?")
             else:
-                yield Finding(True, f"{NOTE}{where} does not answer; start it, or see whether it can be reached")
+                yield Finding("note", f"{where} does not answer; start it, or see whether it can be reached")
         finally:
             link.close()
 
@@ -144,18 +144,18 @@ def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:
     least, (most, farthest) = takes[min(wanted, len(takes)) - 1][0], takes[-1]
     limits = scene.membership.limits
     yield Finding(
-        most < limits.deadline,
+        "ok" if most < limits.deadline else "problem",
         f"a round brings {wanted} messages of {size / 1e6:.2f} MB, which takes at least {least:.3f} s;"
         f" with {farthest} among them, {most:.3f} s",
     )
     if scene.membership.policy == "brisk" and limits.floor < most < limits.deadline:
-        yield Finding(True, _shorter_wait(farthest, most, limits))
+        yield Finding("note", _shorter_wait(farthest, most, limits))
 
 
 def _shorter_wait(farthest: str, seconds: float, limits: Limits) -> str:
     """What `brisk` does with a message that takes longer than it waits at first."""
     return (
-        f"{NOTE}a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
+        f"a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
         f" has learnt more, and {limits.grace:g} s for the rest when half have come; to hear {farthest} in every round,"
         f" ask the admin for the policy patient, or for --limit floor={3 * seconds:.0f} --limit grace={seconds:.0f}"
     )

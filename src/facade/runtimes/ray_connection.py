@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from facade.errors import ExperimentError, FacadeError
+from facade.errors import ExperimentError, FacadeError, need
 from facade.machine import cores
 
 _SOCKET = "/facade-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.1"
@@ -60,10 +60,9 @@ def connected(address: str | None = None) -> Iterator[None]:
             " environment, or connect with ray.init() yourself"
         )
     _set_environment(address)
-    try:
-        import ray
-    except ImportError:
-        raise ExperimentError("the Ray runtime needs an extra: pip install 'facade-dl[ray]'") from None
+    need("ray", "the Ray runtime", "ray")
+    import ray
+
     with _directory() as files:
         if address is None:
             options["_temp_dir"] = files  # what Ray leaves goes with it

@@ -158,10 +158,10 @@ class Recorder:
             else:
                 self._files.append("rows.jsonl", rows)
         done = rows[-1]["round"]
-        heads = health_of_heads([row for row in rows if row["kind"] == "round"])
         for kind in ("evaluation", "final"):  # without a final exchange, both come at once
             tested = [row for row in rows if row["kind"] == kind]
             if tested:
+                heads = health_of_heads([row for row in rows if row["kind"] == "round"])
                 judged = judge(tested, self.setup.federation.cluster) | heads
                 self._progress.evaluated(done, judged, final=kind == "final")
         if rows[-1]["kind"] != "round":

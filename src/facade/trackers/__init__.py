@@ -8,7 +8,7 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
-from facade.errors import ExperimentError
+from facade.errors import need
 from facade.names import look_up
 from facade.trackers.base import Tracker
 
@@ -31,7 +31,6 @@ TRACKERS: dict[str, Entry] = {
 def tracker(name: str, run_dir: Path) -> Tracker:
     """The named tracker for the run of a directory."""
     entry = look_up("tracker", name, TRACKERS)
-    if importlib.util.find_spec(entry.needs) is None:
-        raise ExperimentError(f"tracker '{name}' needs an extra: pip install 'facade-dl[{name}]'")
+    need(name, f"tracker '{name}'", entry.needs)
     made: Tracker = getattr(importlib.import_module(entry.module), entry.name)(run_dir)
     return made
