@@ -12,7 +12,7 @@ from facade.data.federation import Labelled
 from facade.engine import Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learner import Inputs
-from facade.looped import under
+from facade.modules import under
 from facade.optimisers import SGD, Adam, Schedule
 from facade.setup import set_up
 from facade.stacked import MOST_WEIGHTS

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from facade.cut import find_cut
 from facade.errors import ExperimentError
-from facade.looped import find_cut
 from facade.models import MODELS, factory
 
 IMAGE = (3, 32, 32)

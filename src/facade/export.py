@@ -17,7 +17,7 @@ from facade import history, portable, store, tree
 from facade.card import card
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
 from facade.history import History
-from facade.looped import named_tensors
+from facade.modules import named_tensors
 from facade.portable import Deployed
 from facade.records import RunDirectory
 from facade.result import Result

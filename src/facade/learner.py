@@ -8,7 +8,6 @@ split over threads and processes.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from facade import linear_heads, seeds, tree
+from facade import linear_heads, rehearsal, seeds, tree
+from facade.cut import find_cut
 from facade.data.federation import Ids, Labelled
-from facade.dropout import AddressedDropout
-from facade.errors import DivergedError, ExperimentError, FacadeError
+from facade.errors import DivergedError, ExperimentError
 from facade.executor import Executor, Fit, Part
-from facade.looped import Looped, copy_weights, find_cut, named_tensors, under
+from facade.looped import Looped
 from facade.machine import cores
+from facade.modules import copy_weights, named_tensors, under
 from facade.optimisers import Memory, Optimiser
 from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.stopwatch import Stopwatch
@@ -113,63 +113,15 @@ class Learner:
         self.stopwatch = Stopwatch()
         self._factory = factory
         self._head = head
-        self._template = self._made()
-        self._check_head()
-        self.outputs = self._rehearsed()
+        self._template = rehearsal.made(factory, dtype, device)
+        rehearsal.check_head(self._template, head)
+        self.outputs = rehearsal.outputs(self._template, inputs.shape, min(2, training.batch))
         """How many classes the model tells apart."""
         self.executor = self._choose(executor)
         self.threads = threads or cores()
         # Every computation runs with one intra-op thread, also when there is one worker: sums
         # inside a layer must not depend on how many threads there are.
         self._pool = ThreadPoolExecutor(self.threads, "learner", initializer=lambda: torch.set_num_threads(1))
-
-    def _made(self) -> nn.Module:
-        try:
-            with seeds.global_torch(0, "template"):
-                return self._factory().to(device=self.device, dtype=self.dtype)
-        except FacadeError:
-            raise
-        except Exception as error:  # of a user's own class
-            raise ExperimentError(f"the model cannot be made: {_first_line(error)}") from error
-
-    def _check_head(self) -> None:
-        names = list(named_tensors(self._template))
-        for prefix in self._head:
-            if prefix != "*" and not any(under(name, (prefix,)) for name in names):
-                raise ExperimentError(f"model.head = '{prefix}' names no parameter; the model has: {', '.join(names)}")
-
-    def _rehearsed(self) -> int:
-        """The number of outputs, after a pass in training and one in evaluation that show what a run could not
-        repeat: numbers drawn from torch's own generator, averages that depend on a count kept outside the weights."""
-        module = copy.deepcopy(self._template)
-        for name, part in module.named_modules():
-            if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
-                raise ExperimentError(
-                    f"model layer '{name}' is a batch normalisation with momentum=None, whose averages depend on a"
-                    " count that nodes do not share; give it a momentum, such as 0.1"
-                )
-        x = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        batch = min(2, self.training.batch)
-        with seeds.global_torch(0, "template"), torch.no_grad():
-            before = torch.random.get_rng_state()
-            try:
-                with AddressedDropout(0, 0, 0, 0):
-                    module.train()(x[:batch])
-                logits = module.eval()(x)
-            except Exception as error:  # of a user's own class
-                raise ExperimentError(
-                    f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape"
-                    f" {self.inputs.shape}: {_first_line(error)}"
-                ) from error
-            if not torch.equal(before, torch.random.get_rng_state()):
-                raise ExperimentError(
-                    "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
-                    " dropout3d in training mode are drawn repeatably: replace the rest"
-                )
-        if not isinstance(logits, Tensor) or logits.dim() != 2:
-            kind = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
-            raise ExperimentError(f"the model gives an output of {kind} for two samples; expected [2, classes]")
-        return logits.shape[1]
 
     def _choose(self, wanted: str) -> Executor:
         layers = layers_of(self._template)
@@ -352,12 +304,6 @@ class Learner:
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
                 " try a smaller training.lr"
             )
-
-
-def _first_line(error: Exception) -> str:
-    """What an error says; with its kind, where that tells more."""
-    telling = isinstance(error, RuntimeError | TypeError | ValueError) and str(error)
-    return (str(error) if telling else f"{type(error).__name__}: {error}").splitlines()[0]
 
 
 def _of_one(params: Params, block: slice) -> Params:

@@ -4,124 +4,20 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from facade import tree
+from facade.cut import Cut
 from facade.dropout import AddressedDropout
 from facade.errors import ExperimentError
 from facade.executor import Executor, Fit, Prepare, in_chunks
+from facade.modules import copy_weights, named_tensors, under
 from facade.optimisers import Memory
 from facade.tree import Params
-
-
-def named_tensors(module: nn.Module) -> Params:
-    """Weights and float buffers: what is trained, sent and averaged. Counters stay at home."""
-    buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
-    return {**dict(module.named_parameters()), **buffers}
-
-
-def under(name: str, prefixes: tuple[str, ...]) -> bool:
-    """Whether a dotted name lies at or below one of the prefixes; "*" covers everything."""
-    return any(p == "*" or name == p or name.startswith(p + ".") for p in prefixes)
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A model taken apart so that the core's features are computed once for all heads."""
-
-    features: Callable[[nn.Module, Tensor], Tensor]
-    head: Callable[[nn.Module, Tensor], Tensor]
-
-
-def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
-    """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
-    is the model's output. None: heads are scored by full passes."""
-    if prefixes != ("*",) and is_chain(module) and (at := _head_begins(module, prefixes)):
-        return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
-    if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
-        return _trailing(module, prefixes[0], example)
-    return None
-
-
-def is_chain(module: nn.Module) -> bool:
-    """Whether the module passes its input from one child to the next and does nothing else."""
-    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
-
-
-def leaves(chain: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The layers of a chain, those of chains inside it in their place, by dotted name."""
-    for name, child in chain._modules.items():  # with layers that stand there twice
-        if child is not None and is_chain(child):
-            yield from leaves(child, f"{path}{name}.")
-        elif child is not None:
-            yield f"{path}{name}", child
-
-
-def _head_begins(chain: nn.Module, prefixes: tuple[str, ...]) -> int | None:
-    """How many layers stand before the head; None if it is anything but whole layers at the end."""
-    begins, inside = None, False
-    for number, (name, layer) in enumerate(leaves(chain)):
-        inside = under(name, prefixes)
-        if not inside and any(under(f"{name}.{weight}", prefixes) for weight in named_tensors(layer)):
-            return None
-        if inside and begins is None:
-            begins = number
-        elif not inside and begins is not None and named_tensors(layer):
-            return None
-    return begins if inside else None
-
-
-def _part(chain: nn.Module, which: slice, x: Tensor) -> Tensor:
-    for _, layer in list(leaves(chain))[which]:
-        x = layer(x)
-    return x
-
-
-class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the head was about to see
-    """Leaves a forward pass where the head begins."""
-
-
-def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
-    """The cut before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
-    model's."""
-    seen: list[tuple[bool, Tensor, int]] = []
-
-    def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        raise _AtTheHead(inputs[0])
-
-    def features(m: nn.Module, x: Tensor) -> Tensor:
-        hook = m.get_submodule(name).register_forward_pre_hook(stop)
-        try:
-            m(x)
-        except _AtTheHead as at:
-            z: Tensor = at.args[0]
-            return z
-        finally:
-            hook.remove()
-        raise RuntimeError(f"the model did not call its head '{name}'")
-
-    hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, output._version)),
-        with_kwargs=True,
-    )
-    was_training = module.training
-    try:
-        with torch.no_grad():
-            output = module.eval()(example)
-    finally:
-        hook.remove()
-        module.train(was_training)
-    if len(seen) != 1:
-        return None
-    [(one_input, of_head, version)] = seen
-    if not one_input or of_head is not output or output._version != version:  # a version rises with changes in place
-        return None
-    return Cut(features, lambda m, z: m.get_submodule(name)(z))
 
 
 class Looped(Executor):
@@ -236,13 +132,6 @@ class Looped(Executor):
         """Training mode for the part that is trained, evaluation mode for a frozen part."""
         for name, part in module.named_modules():
             part.training = only is None or under(name, self._prefixes) == (only == "head")
-
-
-def copy_weights(tensors: Params, weights: Params) -> None:
-    """Write weights into the tensors of the same names."""
-    with torch.no_grad():
-        for name, weight in weights.items():
-            tensors[name].copy_(weight)
 
 
 def _channels_last(x: Tensor) -> Tensor:

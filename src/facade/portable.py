@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from facade.errors import ExperimentError
 from facade.learner import Inputs
-from facade.looped import copy_weights, named_tensors
+from facade.modules import copy_weights, named_tensors
 from facade.names import foreign, is_foreign
 
 

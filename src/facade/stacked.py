@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from facade.executor import Executor, Fit, Prepare, in_chunks
-from facade.looped import is_chain, leaves, named_tensors, under
+from facade.modules import is_chain, leaves, named_tensors, under
 from facade.optimisers import Memory
 from facade.tree import Params
 

@@ -1,0 +1,74 @@
+"""A model is made and called once before a run, so that what is wrong with a user's own is one sentence."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from facade import seeds
+from facade.dropout import AddressedDropout
+from facade.errors import ExperimentError, FacadeError
+from facade.modules import named_tensors, under
+
+
+def made(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:
+    """A model as the factory makes them."""
+    try:
+        with seeds.global_torch(0, "template"):
+            return factory().to(device=device, dtype=dtype)
+    except FacadeError:
+        raise
+    except Exception as error:  # of a user's own class
+        raise ExperimentError(f"the model cannot be made: {_first_line(error)}") from error
+
+
+def check_head(module: nn.Module, head: tuple[str, ...]) -> None:
+    """Refuse a head that is no part of the model."""
+    names = list(named_tensors(module))
+    for prefix in head:
+        if prefix != "*" and not any(under(name, (prefix,)) for name in names):
+            raise ExperimentError(f"model.head = '{prefix}' names no parameter; the model has: {', '.join(names)}")
+
+
+def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
+    """How many classes the model tells apart, after a pass in training with a batch of so many and one in evaluation
+    that show what a run could not repeat: numbers drawn from torch's own generator, averages that depend on a count
+    kept outside the weights."""
+    module = copy.deepcopy(module)
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
+            raise ExperimentError(
+                f"model layer '{name}' is a batch normalisation with momentum=None, whose averages depend on a"
+                " count that nodes do not share; give it a momentum, such as 0.1"
+            )
+    weight = next(iter(named_tensors(module).values()), torch.empty(0))
+    x = torch.zeros(2, *shape, dtype=weight.dtype, device=weight.device)
+    with seeds.global_torch(0, "template"), torch.no_grad():
+        before = torch.random.get_rng_state()
+        try:
+            with AddressedDropout(0, 0, 0, 0):
+                module.train()(x[:batch])
+            logits = module.eval()(x)
+        except Exception as error:  # of a user's own class
+            raise ExperimentError(
+                f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape {shape}:"
+                f" {_first_line(error)}"
+            ) from error
+        if not torch.equal(before, torch.random.get_rng_state()):
+            raise ExperimentError(
+                "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
+                " dropout3d in training mode are drawn repeatably: replace the rest"
+            )
+    if not isinstance(logits, Tensor) or logits.dim() != 2:
+        kind = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
+        raise ExperimentError(f"the model gives an output of {kind} for two samples; expected [2, classes]")
+    return logits.shape[1]
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says; with its kind, where that tells more."""
+    telling = isinstance(error, RuntimeError | TypeError | ValueError) and str(error)
+    return (str(error) if telling else f"{type(error).__name__}: {error}").splitlines()[0]
