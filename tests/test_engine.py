@@ -1,11 +1,12 @@
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
 from contract.checks import made, one_turn, tiny, travelled
-from facade import ExperimentError, tree
+from facade import ExperimentError, run, tree
 from facade.algorithms.el import EL
 from facade.engine import Network, evaluate
 from facade.messages import EVERYONE
@@ -78,7 +79,7 @@ class Forgetful:
         flat = torch.full((8,), torch.nan)
         deep = torch.full((8, 2, 2), torch.nan)
         flat[0], deep[0, 1, 0] = 1.5, 2.5
-        return {"flat": flat, "deep": deep, "whole": torch.arange(8)}
+        return {"train_loss": state.loss, "flat": flat, "deep": deep, "whole": torch.arange(8)}
 
 
 def test_numbers_that_were_not_computed_are_recorded_as_null_whatever_their_shape():
@@ -160,3 +161,41 @@ def test_a_run_without_final_exchange_repeats_its_last_evaluation():
     rows = travelled(made(tiny("local"))).rows()
     last = [row for row in rows if row["kind"] == "evaluation" and row["round"] == 4]
     assert [row for row in rows if row["kind"] == "final"] == [{**row, "kind": "final", "bytes": 0} for row in last]
+
+
+@dataclass(frozen=True)
+class Noting(EL):
+    """EL that notes whatever it is told to."""
+
+    what: str = ""
+
+    def notes(self, state):
+        few = {"train_loss": state.loss}
+        return {
+            "round": few | {"round": state.loss},
+            "nothing": {},
+            "number": few | {"clip": 3},
+            "short": few | {"clip": state.loss[:1]},
+            "choice": few | {"choice": state.loss},
+            "infinite": few | {"clip": torch.full_like(state.loss, torch.inf)},
+        }[self.what]
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    {
+        "round": "has 'round', which every row has already",
+        "nothing": "has no 'train_loss'",
+        "number": "has 'clip' of type int; expected a tensor with 8 rows",
+        "short": r"has 'clip' of shape \[1\]; expected a tensor with 8 rows",
+        "choice": "has 'choice' of torch.float32; expected the heads' numbers as int64",
+    }.items(),
+)
+def test_notes_that_rows_cannot_hold_are_refused(what, said):
+    with pytest.raises(ExperimentError, match=said):
+        run(tiny("test_engine:Noting", f"algorithm.what={what}"))
+
+
+def test_what_is_no_number_is_noted_as_none():
+    rows = run(tiny("test_engine:Noting", "algorithm.what=infinite")).rows
+    assert {row["clip"] for row in rows if row["kind"] == "round"} == {None}

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from facade import history, tree
 from facade.data.federation import Labelled
-from facade.data.load import load
+from facade.data.load import read
 from facade.errors import ExperimentError
 from facade.metrics import Floats
 from facade.result import Result
@@ -48,21 +48,20 @@ class Fit:
 
 
 def site_data(data: Data, classes: Sequence[str], shape: Sequence[int]) -> Labelled:
-    """The training samples of a source, labelled with the run's class numbers; classes are matched by
-    name."""
-    site = load(data, seed=0)
+    """The training samples of a source, or all where it has no others, labelled with the run's class numbers;
+    classes are matched by name."""
+    site = read(data)
     strange = [name for name in site.classes if name not in classes]
     if strange:
         raise ExperimentError(
             f"the run knows no class '{strange[0]}'; its classes are {', '.join(classes)}: name the site's alike"
         )
-    if list(site.shape) != list(shape):
-        raise ExperimentError(
-            f"the run's models take inputs of shape {list(shape)} but the site's are {list(site.shape)}"
-        )
+    here = list(site.train.x.shape[1:])
+    if here != list(shape):
+        raise ExperimentError(f"the run's models take inputs of shape {list(shape)} but the site's are {here}")
     numbers = torch.tensor([list(classes).index(name) for name in site.classes])
-    samples = site.training.samples[torch.from_numpy(site.training.rows[0])]
-    return Labelled(samples.x, numbers[samples.y])
+    parts = [site.train, site.test] if site.tests_held_out else [site.train]
+    return Labelled(torch.cat([part.x for part in parts]), numbers[torch.cat([part.y for part in parts])])
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,8 @@ def offer(run: str | Path, data: Data) -> Offer:
     """All deployed models of a run on the site's data, images scaled as the run's were."""
     result, past = Result.load(run), history.load(run)
     of_run = result.experiment.data
-    data = data.model_copy(update={"size": of_run.size, "channels": of_run.channels})
+    # What is held out as a test counts as well; by halves also two samples of a class can be divided.
+    data = data.model_copy(update={"size": of_run.size, "channels": of_run.channels, "test_fraction": 0.5})
     site = site_data(data, past.classes, result.learner.inputs.shape)
     groups: dict[str, list[int]] = {}
     for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):

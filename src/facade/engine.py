@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Generator
+import math
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from facade import seeds, stacks, tree
 from facade.data.federation import Federation, Holdings, Labelled
+from facade.errors import ExperimentError
 from facade.learner import Examined, Learner
 from facade.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
 from facade.topology import Graph, Topology
@@ -245,7 +247,9 @@ def _heard(shard: Shard, inbox: Inbox) -> list[int]:
 def _notes(algorithm: Algorithm[Any], shard: Shard, state: Any, round: int, heard: list[int]) -> list[Row]:
     """One row per hosted node: what the algorithm notes, and the bytes heard in this round."""
     with shard.learner.stopwatch.phase("record"):
-        notes = {name: _recorded(values) for name, values in algorithm.notes(state).items()}
+        noted = algorithm.notes(state)
+        _check_notes(noted, len(shard.nodes))
+        notes = {name: _recorded(values) for name, values in noted.items()}
         return [
             {"kind": "round", "round": round + 1, "node": node, "bytes": heard[i]}
             | {name: values[i] for name, values in notes.items()}
@@ -253,10 +257,25 @@ def _notes(algorithm: Algorithm[Any], shard: Shard, state: Any, round: int, hear
         ]
 
 
+def _check_notes(notes: Mapping[str, Tensor], nodes: int) -> None:
+    """Refuse notes of a user's own algorithm that rows could not hold, or readers would stumble over."""
+    taken = sorted({"kind", "round", "node", "bytes"} & set(notes))
+    if taken:
+        raise ExperimentError(f"notes() has '{taken[0]}', which every row has already; call it something else")
+    if "train_loss" not in notes:
+        raise ExperimentError(f"notes() has no 'train_loss' [S], only {', '.join(notes) or 'nothing'}; note it as well")
+    for name, values in notes.items():
+        if not isinstance(values, Tensor) or values.shape[:1] != (nodes,):
+            given = f"shape {list(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
+            raise ExperimentError(f"notes() has '{name}' of {given}; expected a tensor with {nodes} rows, one per node")
+    if "choice" in notes and notes["choice"].dtype != torch.int64:
+        raise ExperimentError(f"notes() has 'choice' of {notes['choice'].dtype}; expected the heads' numbers as int64")
+
+
 def _recorded(values: Tensor) -> list[Any]:
-    """Values as JSON knows them: null for what was not computed (NaN)."""
+    """Values as JSON knows them: null for what was not computed (NaN) or is no number that it has."""
     listed = values.tolist()
-    if not values.is_floating_point() or not values.isnan().any():
+    if not values.is_floating_point() or values.isfinite().all():
         return list(listed)
     return [_known(v) for v in listed]
 
@@ -264,7 +283,7 @@ def _recorded(values: Tensor) -> list[Any]:
 def _known(value: Any) -> Any:
     if isinstance(value, list):
         return [_known(v) for v in value]
-    return None if value != value else value
+    return value if math.isfinite(value) else None
 
 
 def _evaluations(

@@ -148,6 +148,11 @@ def load(path: str | Path) -> History:
     gathered = _gather(directory.rows, n)
     if gathered.final is None:
         rounds = experiment["training"]["rounds"]
+        if directory.finished:
+            raise RunDirectoryError(
+                f"{path} was finished, but its rows are damaged: those of the final evaluation are not whole; remove"
+                f" {quote(f'{path}/result.json')} and compute the run again with --resume"
+            )
         raise RunDirectoryError(
             f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
             f" continue it with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"

@@ -202,7 +202,8 @@ def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
         raise OSError("AF_UNIX path length cannot exceed 107 bytes: /long\nand more")
 
     kinds = SimpleNamespace(AuthenticationError=PermissionError, RayError=LookupError)
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=bool, init=fails, exceptions=kinds))
+    stub = SimpleNamespace(is_initialized=bool, init=fails, exceptions=kinds, __spec__="installed")
+    monkeypatch.setitem(sys.modules, "ray", stub)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setattr(ray_connection, "_set_environment", lambda address: None)
     with pytest.raises(ray_connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):

@@ -85,7 +85,8 @@ def test_class_names_may_come_with_the_arrays(tmp_path):
 def test_nodes_may_come_with_the_arrays(tmp_path):
     np.savez(tmp_path / "mine.npz", **plain(nodes_train=np.repeat([0, 1, 2], [2, 4, 6])))
     fields = {"path": "mine.npz", "partition": "natural", "clusters": "2:1"}
-    federation = load(makers.data(tmp_path, "npz", skew="rotate", **fields), seed=1)
+    with pytest.warns(UserWarning, match="data.skew = 'rotate' changes the samples of clusters that"):
+        federation = load(makers.data(tmp_path, "npz", skew="rotate", **fields), seed=1)
     assert [len(rows) for rows in federation.training.rows] == [2, 4, 6]
     assert federation.test_of.tolist() == [0, 0, 1]
     with pytest.raises(DataError, match=r"the data name 3 nodes, 0 to 2, but data.clusters asks for 0 to 3"):
@@ -93,6 +94,18 @@ def test_nodes_may_come_with_the_arrays(tmp_path):
     np.savez(tmp_path / "mine.npz", **plain(nodes_train=np.zeros(5, int)))
     with pytest.raises(DataError, match="expected one node number for each of 12 samples"):
         npz(makers.data(tmp_path, "npz", path="mine.npz"))
+
+
+def test_that_natural_clusters_share_a_test_set_is_said(tmp_path):
+    fields = {"path": "mine.npz", "partition": "natural", "skew": "none"}
+    nodes = np.repeat([0, 1, 2], [2, 4, 6])
+    np.savez(tmp_path / "mine.npz", **plain(nodes_train=nodes))
+    with pytest.warns(UserWarning, match="all clusters are tested on the same samples"):
+        load(makers.data(tmp_path, "npz", clusters="2:1", **fields), seed=1)
+    load(makers.data(tmp_path, "npz", clusters="3", **fields), seed=1)
+    own = np.arange(len(plain()["y_test"])) % 3
+    np.savez(tmp_path / "mine.npz", **plain(nodes_train=nodes, nodes_test=own))
+    load(makers.data(tmp_path, "npz", clusters="2:1", **fields), seed=1)
 
 
 @pytest.mark.parametrize(

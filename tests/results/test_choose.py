@@ -31,6 +31,16 @@ def test_a_sites_classes_are_matched_by_name_and_all_its_samples_count(tmp_path)
         assert one.loss == pytest.approx(other.loss)
 
 
+@pytest.mark.parametrize("count", [20, 60])
+def test_where_a_site_has_no_test_samples_all_it_has_count(tmp_path, count):
+    run(tiny(), tmp_path / "run")
+    raw = load_digits()
+    x, y = (raw.images * 15).astype(np.uint8)[:count], raw.target[:count]
+    np.savez(tmp_path / "site.npz", x_train=x, y_train=y, classes=np.array([str(d) for d in range(10)]))
+    data = Data(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
+    assert len(offer(tmp_path / "run", data).fits[0].losses) == count
+
+
 def images(path, side):
     draw = np.random.default_rng(side)
     for split, count in (("train", 6), ("test", 3)):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from facade.errors import RunDirectoryError
 from facade.history import load, load_all
 from facade.rows import RowsFile
 from facade.statistics import cost_to, settlement
@@ -123,6 +124,16 @@ def test_a_run_older_than_a_setting_counts_with_its_default(tmp_path):
     file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("revival")))
     (line,) = tabulate(load_all(paths)).lines
     assert line.seeds == [1, 2]
+
+
+def test_a_finished_run_whose_rows_are_damaged_is_not_told_to_continue(tmp_path):
+    path = write_run(tmp_path / "run", QUIET, {}, [9] * 4)
+    (path / "result.json").write_text("{}")
+    rows = (path / "rows.jsonl").read_text().splitlines(True)
+    (path / "rows.jsonl").write_text("".join(rows[:-1]))
+    said = "was finished, but its rows are damaged: .* remove .*result.json and compute the run again with --resume"
+    with pytest.warns(UserWarning, match="final rows of 3 of 4 nodes"), pytest.raises(RunDirectoryError, match=said):
+        load_all([path])
 
 
 def test_heads_chosen_on_test_data_are_said(command, tmp_path):

@@ -48,7 +48,7 @@ def choose(
     as_json: Json = False,
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
-    from facade.choose import offer
+    from facade.choose import lead, offer
     from facade.sections import Data
 
     offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
@@ -57,7 +57,11 @@ def choose(
     take_home = f"facade export {quote(str(run))} --node {offered.fits[0].nodes[0]} -o DIR"
     console.print(f"{_verdict(offered.fits)} Take it home: {take_home}", soft_wrap=True)
     if as_json:
-        write_json({"fits": [_facts(fit) for fit in offered.fits], "unused": offered.unused})
+        facts = {"fits": [_facts(fit) for fit in offered.fits], "unused": offered.unused, "lead": None}
+        if len(offered.fits) > 1:
+            ahead = lead(offered.fits[0], offered.fits[1])
+            facts["lead"] = ahead._asdict() | {"clear": ahead.clear}
+        write_json(facts)
 
 
 def _print_offer(console: Console, offered: Offer) -> None:

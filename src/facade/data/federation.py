@@ -52,6 +52,8 @@ class Dataset:
     """[N] the node that holds each training row, where the source knows it (partition "natural")."""
     test_node: Ids | None = None
     """[N] the node that each test row belongs to; None: all nodes share the test set."""
+    tests_held_out: bool = False
+    """Whether the source has no test samples, and some of its samples were set apart for that."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the source was read, one sentence each."""
 

@@ -120,7 +120,8 @@ def _read(place: Path, data: Data, channels: Literal["auto", 1, 3]) -> Dataset:
             raise DataError(f"class folder {place / name} holds too few images to train and test on; add some")
     x, notes = decoded(listed.files, how, cache)
     everything, half = _samples(x, listed), scale(x)
-    return Dataset(everything[~testing], everything[testing], listed.classes, half, half, notes=notes)
+    parts = everything[~testing], everything[testing]
+    return Dataset(*parts, listed.classes, half, half, tests_held_out=True, notes=notes)
 
 
 def _samples(x: Tensor, listed: Listing) -> Labelled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,10 @@ from facade.sections import Data
 def load(data: Data, seed: int) -> Federation:
     """The federation an experiment asks for. The split depends on data and seed alone, so every
     algorithm of a comparison gets the same one."""
-    return federate(read(data), data, seed, clusters_of(data))
+    dataset = read(data)
+    if data.partition == "natural" and len(data.sizes) > 1:
+        _mind_clusters(dataset, data)
+    return federate(dataset, data, seed, clusters_of(data))
 
 
 def read(data: Data) -> Dataset:
@@ -103,6 +107,22 @@ def _check_nodes(dataset: Dataset, n: int) -> None:
         raise DataError(
             f"the data name {len(found)} nodes, {found[0]} to {found[-1]}, but data.clusters asks for 0 to {n - 1};"
             " change data.clusters, and number the nodes 0, 1, 2, ... with at least one row each"
+        )
+
+
+def _mind_clusters(dataset: Dataset, data: Data) -> None:
+    """Warn where clusters that differ by nature would be made to look alike, or still more different."""
+    if data.skew == "none" and dataset.test_node is None:
+        warnings.warn(
+            "all clusters are tested on the same samples, so a model that serves one of them badly may not show;"
+            " name the node of every test sample (npz: nodes_test)",
+            stacklevel=3,
+        )
+    if data.skew != "none":
+        warnings.warn(
+            f"data.skew = '{data.skew}' changes the samples of clusters that data.partition = 'natural' brings;"
+            " set data.skew = 'none' to leave them as they are",
+            stacklevel=3,
         )
 
 

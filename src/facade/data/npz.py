@@ -37,7 +37,8 @@ def npz(data: Data) -> Dataset:
     with _opened(path) as arrays:
         layout = _layout(arrays, path)
         train, node = _split(arrays, layout, "train", path)
-        if layout[1].format("test") in arrays:
+        given = layout[1].format("test") in arrays
+        if given:
             test, test_node = _split(arrays, layout, "test", path)
         else:
             train, test, node, test_node = _divided(train, node, data.test_fraction, path)
@@ -47,7 +48,9 @@ def npz(data: Data) -> Dataset:
     classes = class_names(train.y, test.y, names, str(path))
     half = scale(train.x)
     notes = [f"the {unused} samples of the file's validation split are not used"] if unused else []
-    return Dataset(train, test, classes, half, half, node=node, test_node=test_node, notes=notes)
+    return Dataset(
+        train, test, classes, half, half, node=node, test_node=test_node, tests_held_out=not given, notes=notes
+    )
 
 
 @contextlib.contextmanager
