@@ -135,4 +135,4 @@ def chosen(heads: Params, choice: Tensor) -> Params:
 
 def put(heads: Params, head: Params, where: Tensor) -> Params:
     """Heads [S, k, ...] with `head` [S, ...] written where `where` [S, k] says so."""
-    return tree.where(where, tree.map(lambda leaf: leaf.unsqueeze(1), head), heads)
+    return tree.where(where.bool(), tree.map(lambda leaf: leaf.unsqueeze(1), head), heads)
