@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from facade.cli import display
+from facade.cli.progress import RunProgress
 
 CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
 
@@ -17,7 +18,7 @@ def bar_of(width, shares):
     said = io.StringIO()
     console = Console(file=said, width=width, force_terminal=True, color_system=None)
     run = SimpleNamespace(algorithm={"name": "facade"}, training=SimpleNamespace(rounds=1200))
-    with display.RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
+    with RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
         progress.start(run, 0)
         progress.evaluated(80, {"clusters": shares}, final=False)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).splitlines()

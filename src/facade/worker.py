@@ -1,8 +1,8 @@
 """A process that computes runs for a sweep: one request per line in, one event per line out.
 
 Request: {"path": run directory, "experiment": the resolved experiment}. Events: {"done": rounds} while
-a run is under way, then {"ended": "finished"}, {"ended": "failed", "reason": ...} or {"ended":
-"stopped"}. Runs are resumed where there is something to resume.
+a run is under way, with "accuracies" (one per cluster) when it was tested, then {"ended": "finished"},
+{"ended": "failed", "reason": ...} or {"ended": "stopped"}. Runs are resumed where there is something to resume.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ def compute(experiment: Experiment, path: Path, tell: Callable[[Event], None], r
 
         def round(self, done: int, rounds: int) -> None:
             tell({"done": done})
+
+        def evaluated(self, done: int, judged: Event, final: bool) -> None:
+            if not final:
+                tell({"done": done, "accuracies": judged.get("clusters") or [judged["all"]]})
 
     noted = path.with_name(f"{path.name}-failure.txt")
     with contextlib.suppress(OSError):

@@ -140,6 +140,21 @@ def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
     assert (tmp_path / "page.md").read_text() == text
 
 
+def test_the_page_counts_heads_that_are_used_and_shared(tmp_path):
+    results = tmp_path / "results"
+    runs = labelled(plan(Scale(), Kept(results)), "heads", "20:10:2")
+    assert [run.experiment.algorithm["heads"] for run in runs.values()] == [1, 2, 3, 5]
+    assert {run.experiment.training.rounds for run in runs.values()} == {reproduction.HEADS_ROUNDS}
+    keep(runs["k = 2"], results, (9, 6), settled=False)
+    keep(runs["k = 5"], results, (9, 8))
+    write(tmp_path / "page.md", results, Scale())
+    text = (tmp_path / "page.md").read_text()
+    assert "| cluster 0 (20 nodes) | cluster 1 (10 nodes) | cluster 2 (2 nodes) |" in text
+    assert "| k = 2 | 90.00 | 60.00 | 60.00 | 78.75 | 70.00 | 1 | 1 |" in text  # 2/3 of 0.7 and 1/3 of 1 - 0.3
+    assert "| k = 5 | 90.00 | 80.00 | 80.00 | 86.25 | 85.56 | 3 | 0 |" in text
+    assert "| k = 1 |" not in text
+
+
 def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, "QUICK_ROUNDS", 30)
     monkeypatch.setattr(reproduction, "SETTLING_ROUNDS", 36)
@@ -150,6 +165,8 @@ def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):
     assert "Not computed yet" not in page
     for label in ("FACADE, as published", "FACADE, seeded", "EL", "DePRL", "DAC", "alone"):
         assert f"| {label} |" in page
+    for k in (1, 2, 3, 5):
+        assert f"| k = {k} |" in page
     assert "## The artefact's way" in page
     for who in ("FACADE", "EL"):
         assert f"| 30 | {who} | artefact |" in page

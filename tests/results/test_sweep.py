@@ -11,7 +11,11 @@ import pytest
 
 from facade import Experiment, crew, estimate, worker
 from facade.bell import Bell
-from facade.cli.sweep import SweepProgress, parse_seeds
+from facade.cli import progress
+from facade.cli.progress import SweepProgress
+from facade.cli.sweep import parse_seeds
+from facade.history import load
+from facade.statistics import tested
 from facade.sweep import Candidate, Job, points, split_values, write_selection
 from results.conftest import tiny
 from surroundings import csv_lines
@@ -241,6 +245,37 @@ def jobs_of(path, *settings, count=2):
 
 def ends(jobs, tell=lambda job, event: None):
     return list(crew.compute_all(jobs, 2, tell, Bell()))
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path, at_once):
+    told = []
+    jobs = jobs_of(tmp_path, "training.rounds=4", "evaluation.every=2", count=1)
+    (end,) = crew.compute_all(jobs, at_once, lambda job, event: told.append(event), Bell())
+    assert end.ended == "finished"
+    run = load(jobs[0].path)
+    assert [(event["done"], event["accuracies"]) for event in told if "accuracies" in event] == [
+        (evaluation.round, [found["cluster_0"], found["cluster_1"]])
+        for evaluation in run.evaluations
+        for found in [tested(evaluation, run.cluster)]
+    ]
+    assert [evaluation.round for evaluation in run.evaluations] == [2, 4]
+
+
+def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(tmp_path, monkeypatch, capsys):
+    now = iter([0.0, 59.9, 60.0, 60.0, 100.0, 125.0, 125.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
+    (job,) = jobs_of(tmp_path, "training.rounds=4", count=1)
+    with SweepProgress(1, 0) as watched:
+        for done in (1, 2, 3, 4):
+            watched.told(job, {"done": done})
+            watched.told(job, {"done": done, "accuracies": [0.5, 0.25 * done / 4]})
+        watched.ended(crew.Ended(job, "finished"))
+    assert capsys.readouterr().err.splitlines() == [
+        "run-1  round 2/4  50.0 12.5 %",
+        "run-1  round 4/4  50.0 25.0 %",
+        "1/1  run-1 finished",
+    ]
 
 
 def test_a_worker_that_cannot_be_started_fails_its_run(tmp_path, monkeypatch):

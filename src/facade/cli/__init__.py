@@ -223,7 +223,7 @@ def _directory(experiment: Experiment, resume: bool) -> Path:
 
 
 def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[str], address: str | None) -> Result:
-    from facade.cli.display import RunProgress
+    from facade.cli.progress import RunProgress
     from facade.runtimes.choice import run as run_there
     from facade.trackers import tracker
     from facade.trackers.base import Several
@@ -235,7 +235,7 @@ def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[
 
 
 def _run_all(experiments: dict[str, Experiment], base: Path) -> dict[str, Result]:
-    from facade.cli.display import RunProgress
+    from facade.cli.progress import RunProgress
     from facade.runtimes.local import run as run_locally
 
     sizes = next(iter(experiments.values())).data.sizes

@@ -1,100 +1,22 @@
-"""What a person sees in the terminal: progress, the results table, the strip of chosen heads."""
+"""What a person sees in the terminal after a run: the results table, the strip of chosen heads."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from rich import table
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from facade.cli.wide import Column, print_wide
 from facade.clusters import cluster_names
-from facade.names import short, short_ones
-
-if TYPE_CHECKING:
-    from facade.config import Experiment
+from facade.names import short_ones
 
 Row = dict[str, Any]
 
-_ROOM_FOR_NAMES = 100
-"""Columns of a terminal that has room for the names of two clusters beside a bar and its time."""
 _FEW, _LAST_CHANGES = 9, 3
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
-
-
-class RunProgress:
-    """Live bars on a terminal, plain lines elsewhere; one bar or block of lines per run."""
-
-    def __init__(self, console: Console, sizes: Sequence[int]) -> None:
-        self._console = console
-        self._names = cluster_names([sizes], len(sizes))
-        self._label = ""
-        self._task: TaskID | None = None
-        self._rounds = 0
-        self._health: str | None = None
-        self._bars = Progress(
-            TextColumn("{task.description:>8}"),
-            BarColumn(bar_width=24, table_column=_whole()),
-            MofNCompleteColumn(table_column=_whole()),
-            TextColumn("{task.fields[accuracy]}", table_column=table.Column()),  # many clusters may take a second line
-            TimeRemainingColumn(elapsed_when_finished=True, table_column=_whole()),
-            console=console,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def start(self, experiment: Experiment, done: int) -> None:
-        self._label = short(experiment.algorithm["name"])
-        self._rounds = experiment.training.rounds
-        self._health = None
-        self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
-        if done:
-            self._console.print(f"{self._label:>8}  continuing after round {done}")
-
-    def round(self, done: int, rounds: int) -> None:
-        if self._task is not None:
-            self._bars.update(self._task, completed=done)
-
-    def evaluated(self, done: int, judged: Row, final: bool) -> None:
-        shares = judged.get("clusters") or [judged["all"]]
-        names = self._names if "clusters" in judged else ["all"]
-        named = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
-        if self._console.is_terminal and self._task is not None:
-            crowded = len(shares) > 2 or self._console.width < _ROOM_FOR_NAMES
-            self._bars.update(self._task, accuracy=_unnamed(shares) if crowded else named)
-        else:
-            moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
-            self._console.print(f"{self._label:>8}  {moment:>13}  {named}", soft_wrap=True)
-        said = health(judged)
-        if said and said != self._health and not final:
-            self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
-        self._health = said
-
-    def finish(self, summary: Row) -> None:
-        pass
-
-
-def _whole() -> table.Column:
-    """A column of the bars that gives no room to others."""
-    return table.Column(no_wrap=True)
-
-
-def _unnamed(shares: Sequence[float]) -> str:
-    """Accuracies in the order of the clusters."""
-    return " ".join(_percent(share) for share in shares) + " %"
 
 
 def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:

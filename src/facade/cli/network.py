@@ -164,7 +164,7 @@ def up(
     """Run an experiment with real processes, keys and certificates on this machine."""
     need_extra()
     from facade import cli
-    from facade.cli.display import RunProgress
+    from facade.cli.progress import RunProgress
     from facade.cli.report import leave_report
     from facade.config import Experiment
     from facade.history import load_all

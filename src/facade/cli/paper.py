@@ -9,10 +9,11 @@ import typer
 
 from facade.bell import Bell
 from facade.cli.console import out
-from facade.cli.sweep import SweepProgress, parse_seeds, print_plan
+from facade.cli.sweep import parse_seeds, print_plan
 from facade.errors import ExperimentError, FacadeError, StoppedError, unknown
 
 if TYPE_CHECKING:
+    from facade.cli.progress import SweepProgress
     from facade.paper.done import Beside, Finished, Study
     from facade.paper.settings import Part, Scale
     from facade.sweep import Job
@@ -109,6 +110,8 @@ def _run(planned: list[Job]) -> None:
     if not planned:
         return
     print_plan(planned, todo, 1)
+    from facade.cli.progress import SweepProgress
+
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
         _compute(todo, progress)
 
@@ -137,6 +140,7 @@ def _reproduce(scale: Scale, out_dir: Path) -> None:
     """Compute the runs of the reproduction one by one and keep what each found as soon as it ends. What
     to compute next may follow from what was found."""
     from facade.archive import archive
+    from facade.cli.progress import SweepProgress
     from facade.paper.reproduction import Kept, plan
     from facade.sweep import Job
 

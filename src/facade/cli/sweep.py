@@ -6,8 +6,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -17,14 +16,10 @@ from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from facade.crew import Ended, Tell
     from facade.sweep import Job
 
     Compute = Callable[[Sequence[Job], Tell, Bell], Iterator[Ended]]
-
-Row = dict[str, Any]
 
 
 def sweep(
@@ -108,6 +103,8 @@ def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]
 
 def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ended]:
     """Compute what is to do, under one progress display; the runs that failed."""
+    from facade.cli.progress import SweepProgress
+
     bell = Bell()
     ends: list[Ended] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
@@ -194,47 +191,3 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
             )
     out.print(f"\nWritten: {', '.join(map(str, written))}", soft_wrap=True)
     leave_report(out, runs, out_dir)
-
-
-class SweepProgress:
-    """One bar for the sweep and one for each run under way; plain lines where there is no terminal."""
-
-    def __init__(self, runs: int, finished: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=err,
-            disable=not err.is_terminal,
-        )
-        self._runs, self._count = runs, finished
-        self._all = self._bars.add_task("runs", total=runs, completed=finished)
-        self._tasks: dict[Path, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.stop()
-
-    def told(self, job: Job, event: Row) -> None:
-        """A run has done some of its rounds."""
-        if job.path not in self._tasks:
-            total = job.experiment.training.rounds
-            self._tasks[job.path] = self._bars.add_task(job.path.name, total=total)
-        self._bars.update(self._tasks[job.path], completed=event["done"])
-
-    def ended(self, end: Ended) -> None:
-        """A run is over."""
-        if end.job.path in self._tasks:
-            self._bars.remove_task(self._tasks.pop(end.job.path))
-        self._count += end.ended == "finished"
-        self._bars.update(self._all, completed=self._count)
-        said = f"{end.job.path.name} {end.ended}" + (f": {end.reason}" if end.reason else "")
-        self._bars.console.print(f"{self._count}/{self._runs}  {said}", soft_wrap=True)

@@ -24,6 +24,9 @@ SETTLING_IMAGES = 1000
 STEPS_ROUNDS = 200
 """How long the two kinds of DePRL are compared."""
 ARTEFACT_ROUNDS = 320
+HEADS = (1, 2, 3, 5)
+HEADS_ROUNDS = 200
+"""How long different numbers of heads are compared."""
 
 PLAIN, SEEDED = "algorithm.seeding=none", "algorithm.seeding=farthest"
 
@@ -33,7 +36,7 @@ class Run:
     """One run of the reproduction."""
 
     stage: str
-    """settling, full, steps or artefact: the question it belongs to."""
+    """settling, full, steps, artefact or heads: the question it belongs to."""
     part: Part
     label: str
     """What tables call it."""
@@ -90,7 +93,7 @@ def plan(scale: Scale, kept: Kept) -> list[Run]:
         runs.append(_full(part, "FACADE, seeded", "facade", scale, SEEDED))
         runs += _published(part, scale, kept)
         runs.append(_full(part, "EL", "el", scale))
-    return [*runs, *_artefact(skewed, scale)]
+    return [*runs, *_artefact(skewed, scale), *_heads(thirds, scale)]
 
 
 def _settling(part: Part, seeding: str, seed: int, scale: Scale) -> Run:
@@ -143,6 +146,17 @@ def _artefact(part: Part, scale: Scale) -> list[Run]:
         rounds = min(ARTEFACT_ROUNDS, full.training.rounds)
         changed = Experiment.of(full.model_dump(), [f"training.rounds={rounds}", *cut], "artefact")
         made.append(Run("artefact", part, f"{label}, the artefact", changed))
+    return made
+
+
+def _heads(part: Part, scale: Scale) -> list[Run]:
+    """FACADE as published with fewer and with more heads than there are clusters."""
+    made = []
+    for k in HEADS:
+        full = experiment(part, "facade", k, 1, scale)
+        rounds = min(HEADS_ROUNDS, full.training.rounds)
+        short = full.with_(PLAIN, f"training.rounds={rounds}", f"evaluation.every={rounds}")
+        made.append(Run("heads", part, f"k = {k}", short))
     return made
 
 

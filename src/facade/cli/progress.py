@@ -1,0 +1,152 @@
+"""What a person sees while runs are computed: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from facade.cli.console import err
+from facade.cli.display import health
+from facade.clusters import cluster_names
+from facade.names import short
+
+if TYPE_CHECKING:
+    from facade.config import Experiment
+    from facade.crew import Ended
+    from facade.sweep import Job
+
+Row = dict[str, Any]
+
+WIDE = 100
+"""Columns of a terminal that has room for names and accuracies beside a bar and its time."""
+SILENCE = 60.0
+"""Seconds for which nothing need be said of a run of a sweep where there is no terminal."""
+
+
+class _Bars:
+    """Bars that are drawn inside a with block, and only on a terminal."""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        self._console = console
+        self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+
+class RunProgress(_Bars):
+    """A run, or one after the other: a bar or a block of lines each."""
+
+    def __init__(self, console: Console, sizes: Sequence[int]) -> None:
+        super().__init__(
+            console,
+            TextColumn("{task.description:>8}"),
+            BarColumn(bar_width=24, table_column=_whole()),
+            MofNCompleteColumn(table_column=_whole()),
+            TextColumn("{task.fields[accuracy]}", table_column=Column()),  # many clusters may take a second line
+            TimeRemainingColumn(elapsed_when_finished=True, table_column=_whole()),
+        )
+        self._names = cluster_names([sizes], len(sizes))
+        self._label = ""
+        self._task: TaskID | None = None
+        self._rounds = 0
+        self._health: str | None = None
+
+    def start(self, experiment: Experiment, done: int) -> None:
+        self._label = short(experiment.algorithm["name"])
+        self._rounds = experiment.training.rounds
+        self._health = None
+        self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
+        if done:
+            self._console.print(f"{self._label:>8}  continuing after round {done}")
+
+    def round(self, done: int, rounds: int) -> None:
+        if self._task is not None:
+            self._bars.update(self._task, completed=done)
+
+    def evaluated(self, done: int, judged: Row, final: bool) -> None:
+        shares = judged.get("clusters") or [judged["all"]]
+        names = self._names if "clusters" in judged else ["all"]
+        named = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
+        if self._console.is_terminal and self._task is not None:
+            crowded = len(shares) > 2 or self._console.width < WIDE
+            self._bars.update(self._task, accuracy=_in_order(shares) if crowded else named)
+        else:
+            moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
+            self._console.print(f"{self._label:>8}  {moment:>13}  {named}", soft_wrap=True)
+        said = health(judged)
+        if said and said != self._health and not final:
+            self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
+        self._health = said
+
+    def finish(self, summary: Row) -> None:
+        pass
+
+
+class SweepProgress(_Bars):
+    """A sweep, and each run of it that is under way."""
+
+    def __init__(self, runs: int, finished: int) -> None:
+        accuracy = [TextColumn("{task.fields[accuracy]}")] if err.width >= WIDE else []
+        bar, counts, time_left = BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+        super().__init__(err, TextColumn("{task.description}"), bar, counts, *accuracy, time_left)
+        self._runs, self._count = runs, finished
+        self._all = self._bars.add_task("runs", total=runs, completed=finished, accuracy="")
+        self._tasks: dict[Path, TaskID] = {}
+        self._said: dict[Path, float] = {}
+        """When something was last said of a run, or it began."""
+
+    def told(self, job: Job, event: Row) -> None:
+        """A run has done some of its rounds, and may have been tested after them."""
+        rounds = job.experiment.training.rounds
+        if job.path not in self._tasks:
+            self._tasks[job.path] = self._bars.add_task(job.path.name, total=rounds, accuracy="")
+            self._said[job.path] = monotonic()
+        self._bars.update(self._tasks[job.path], completed=event["done"])
+        if "accuracies" not in event:
+            return
+        accuracy = _in_order(event["accuracies"])
+        self._bars.update(self._tasks[job.path], accuracy=accuracy)
+        if not self._console.is_terminal and monotonic() - self._said[job.path] >= SILENCE:
+            self._said[job.path] = monotonic()
+            self._console.print(f"{job.path.name}  round {event['done']}/{rounds}  {accuracy}", soft_wrap=True)
+
+    def ended(self, end: Ended) -> None:
+        """A run is over."""
+        if end.job.path in self._tasks:
+            self._bars.remove_task(self._tasks.pop(end.job.path))
+        self._count += end.ended == "finished"
+        self._bars.update(self._all, completed=self._count)
+        said = f"{end.job.path.name} {end.ended}" + (f": {end.reason}" if end.reason else "")
+        self._console.print(f"{self._count}/{self._runs}  {said}", soft_wrap=True)
+
+
+def _whole() -> Column:
+    """A column of the bars that gives no room to others."""
+    return Column(no_wrap=True)
+
+
+def _in_order(shares: Sequence[float]) -> str:
+    """Accuracies in the order of the clusters, without their names."""
+    return " ".join(f"{100 * share:.1f}" for share in shares) + " %"

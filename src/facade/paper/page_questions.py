@@ -1,0 +1,162 @@
+"""Sections of the reproduction's page that ask further: the price of an accuracy, who settles, which DePRL, how many
+heads, and what the published artefact computes. A section is empty until one of its runs is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from facade.algorithms.seeding import Calendar
+from facade.config import Experiment
+from facade.history import History
+from facade.paper.done import as_compared
+from facade.paper.page_tables import HEADINGS, cells, image, number, of, parts, settled, table
+from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
+from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
+from facade.paper.settings import EVERY, QUICK_TARGET, Scale
+from facade.statistics import cost_to, numbers, settlement, settles, tested
+from facade.topology import Regular
+
+
+def price(runs: list[Run], kept: Kept, scale: Scale) -> str:
+    """The price of an accuracy, where two algorithms can be compared."""
+    lines = []
+    for part in parts(runs, "full"):
+        target = QUICK_TARGET if scale.quick else TARGETS[part.setting.source]
+        found = {run.label: kept.get(run) for run in of(runs, "full", part)}
+        costs = {label: cost_to(as_compared(run), target) for label, run in found.items() if run is not None}
+        el = costs.get("EL")
+        for label, cost in costs.items():
+            if label == "alone":  # hears nothing
+                continue
+            saved = None if cost is None or el is None else 100 * (1 - cost.bytes / el.bytes)
+            published = SAVED.get((part.setting.source, part.clusters, "el")) if label.startswith("FACADE") else None
+            reached = ("not reached", "") if cost is None else (str(cost.rounds), f"{cost.bytes / 1e6:,.0f}")
+            saving = "" if label == "EL" else number(saved, 1, 1) + ("" if published is None else f" ({published})")
+            lines.append([part.clusters, label, *reached, saving])
+    if not lines:
+        return ""
+    return (
+        f"## The price of {target:.0%}\n\nThe first evaluation at which the mean over all nodes reached it, and the"
+        f" megabytes a node had heard by then. Evaluations are {EVERY} rounds apart (the artefact's: 40), and"
+        " no saving below such a step is seen.\n\n"
+        + table(["", "", "round", "MB", "% fewer bytes than EL (published)"], lines)
+    )
+
+
+def who_settles(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path) -> str:
+    """Plain and seeded heads in the first rounds, for every seed."""
+    lines, counts, spent = [], [], []
+    for part in parts(runs, "settling"):
+        first, last = seeding_rounds(of(runs, "settling", part)[0].experiment)
+        spent.append(f"{part.clusters}: {last - first + 1}")
+        by_seed: dict[int, dict[str, History]] = {}
+        for run in of(runs, "settling", part):
+            found = kept.get(run)
+            if found is not None:
+                by_seed.setdefault(run.experiment.seed, {})[run.label] = found
+        for seed, pair in by_seed.items():
+            both = [_accuracies(pair[label]) if label in pair else "" for label in ("plain", "seeded")]
+            lines.append([part.clusters, str(seed), *both])
+        for label in ("plain", "seeded"):
+            of_label = [pair[label] for pair in by_seed.values() if label in pair]
+            counts.append(f"{part.clusters} {label} {sum(map(settles, of_label))} of {len(of_label)}")
+    if not lines:
+        return ""
+    return "\n\n".join(
+        [
+            "## Who settles",
+            f"FACADE for {SETTLING_ROUNDS} rounds, plain (as published) and with seeded heads; tested on"
+            f" {SETTLING_IMAGES:,} images of each test set. A cell has the round from which on, until the last one,"
+            f" every cluster had a head of its own, and the final accuracy of every cluster. Seeded runs spend some"
+            f" rounds on finding heads ({', '.join(spent)}) and train that much less. Settled: {'; '.join(counts)}.",
+            table(["", "seed", "plain", "seeded"], lines),
+            image("Share of nodes at a head of their own cluster", pictures["settling"], page),
+            "The picture shows, per round, the share of every cluster's nodes at a head that is their cluster's own,"
+            " averaged over clusters: if all nodes share one head, that is 50 % with two clusters, 33 % with three.",
+        ]
+    )
+
+
+def _accuracies(run: History) -> str:
+    found = numbers(run)
+    shown = [f"{100 * found[f'cluster_{c}']:.1f}" for c in range(int(max(run.cluster)) + 1)]  # type: ignore[arg-type]
+    return f"{settled(run)} · {' / '.join(shown)}"
+
+
+def which_deprl(runs: list[Run], kept: Kept) -> str:
+    """One core step a round, or as many as head steps."""
+    found = [(run, kept.get(run)) for run in runs if run.stage == "steps"]
+    lines = []
+    for run, history in found:
+        if history is not None:
+            before = tested(history.evaluations[-1], history.cluster)
+            lines += [[run.label, "before", *cells(before)], ["", "after", *cells(numbers(history))]]
+    if not lines:
+        return ""
+    rounds = found[0][0].experiment.training.rounds
+    return (
+        f"## Which DePRL\n\nIts authors describe one core step a round; with as many as head steps it does the same"
+        f" work as the others. {rounds} rounds at {found[0][0].part.clusters}, before and after the final exchange; the"
+        " one that is fairer, each at its better, is the DePRL of the tables above.\n\n"
+        + table(["", "exchange", *HEADINGS], lines)
+    )
+
+
+def how_many_heads(runs: list[Run], kept: Kept) -> str:
+    """The same run with different numbers of heads."""
+    lines, found = [], [(run, kept.get(run)) for run in runs if run.stage == "heads"]
+    for run, history in found:
+        if history is None:
+            continue
+        ours, heads = numbers(history), settlement(history)
+        names = [*(f"cluster_{c}" for c in range(history.clusters)), "all", "fair_accuracy"]
+        shown = [number(ours[name], 100, 2) for name in names]
+        used = "" if heads is None else str(history.heads - len(heads.unused))
+        lines.append([run.label, *shown, used, "" if heads is None else str(len(heads.shared))])
+    if not lines:
+        return ""
+    first = found[0][0]
+    clusters = [f"cluster {c} ({size} nodes)" for c, size in enumerate(first.experiment.data.sizes)]
+    return (
+        f"## How many heads\n\nFACADE as published, {first.part.clusters}, seed {first.experiment.seed},"
+        f" {first.experiment.training.rounds:,} rounds, after the final exchange; the last columns count the heads that"
+        " are in use, and those that nodes of several clusters share. The paper (Figure 8, the highest accuracies in"
+        f" {first.part.setting.rounds:,} rounds) has {ONE_HEAD_MINORITY} % for the smallest cluster with one head, its"
+        " best with three, and with four and five about the same.\n\n"
+        + table(["", *clusters, "all", "fair", "in use", "shared"], lines)
+    )
+
+
+def artefacts_way(runs: list[Run], kept: Kept) -> str:
+    """The artefact's runs beside the paper's at the same rounds, before any final exchange."""
+    lines = []
+    for theirs in (run for run in runs if run.stage == "artefact"):
+        algorithm = theirs.label.partition(",")[0]
+        paper = next(
+            run for run in of(runs, "full", theirs.part) if run.label in (algorithm, f"{algorithm}, as published")
+        )
+        one, other = kept.get(theirs), kept.get(paper)
+        if one is None or other is None:
+            continue
+        at = {evaluation.round: evaluation for evaluation in other.evaluations}
+        for evaluation in one.evaluations:
+            if evaluation.round not in at:
+                continue
+            for label, run, then in (("artefact", one, evaluation), ("paper", other, at[evaluation.round])):
+                lines.append([str(evaluation.round), algorithm, label, *cells(tested(then, run.cluster)), settled(run)])
+    if not lines:
+        return ""
+    return (
+        "## The artefact's way\n\nThe published artefact computes something else than the paper describes (`--preset"
+        " artefact`: every node its own random start, a random division of the data, heads scored on batches of their"
+        " own, one's own head always averaged in, and the head to be tested chosen by its loss on the test data). EL"
+        " also gives up a tenth of its training images for validation (`data.validation = 0.1`). 30:2, before any final"
+        " exchange.\n\n" + table(["round", "", "as in the", *HEADINGS, "settled"], lines)
+    )
+
+
+def seeding_rounds(experiment: Experiment) -> tuple[int, int]:
+    """The first and the last round, counted from 1, that a seeded run spends on finding heads."""
+    spread = Regular(experiment.topology.degree).spread(experiment.n, experiment.seed, fresh=True)
+    warmup = experiment.algorithm["warmup"]
+    return warmup + 1, Calendar(warmup, experiment.algorithm["heads"]).ready(spread)
