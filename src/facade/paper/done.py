@@ -21,7 +21,7 @@ class Finished:
     runs: dict[Part, list[History]]
     scale: Scale
     _compared: dict[Part, Comparison] = field(default_factory=dict, repr=False)
-    """Intervals take a second each, and every picture and table asks for them."""
+    """Kept with the intervals that were asked for, since every picture and table asks again."""
 
     def comparison(self, part: Part) -> Comparison:
         """A part's runs, experiment by experiment."""

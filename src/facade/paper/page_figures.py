@@ -15,7 +15,7 @@ from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import Part, Scale
 from facade.report import panels
 from facade.report.facts import Comparison, Rows, Subject, comparisons
-from facade.statistics import estimates, settlement
+from facade.statistics import settlement
 
 
 def write(runs: list[Run], kept: Kept, scale: Scale, directory: Path) -> dict[str, Path]:
@@ -45,7 +45,7 @@ def _compared(part: Part, runs: list[Run], kept: Kept) -> Comparison | None:
         return None
     (comparison,) = comparisons(found)
     # Every run is a line of its own: a second seed is there because the first one did not settle.
-    named = [Subject(_label(run), [found], estimates([found])) for run, found in pairs if found is not None]
+    named = [Subject(_label(run), [found]) for run, found in pairs if found is not None]
     return replace(comparison, subjects=sorted(named, key=lambda subject: subject.label))
 
 

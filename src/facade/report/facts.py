@@ -6,9 +6,10 @@ one subject. Rows hold numbers as they are drawn: accuracy in percent, traffic i
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,18 @@ class Subject:
 
     label: str
     runs: list[History]
-    estimates: dict[str, Estimate]
+    local: list[History] = field(default_factory=list)
+    """Runs of training alone to compare with."""
 
     @property
     def algorithm(self) -> str:
         """The algorithm's name."""
         return self.runs[0].algorithm
+
+    @functools.cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Every number over the seeds; intervals of a single run take a second or more, and not every picture asks."""
+        return estimates(self.runs, local=self.local)
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,7 @@ def _comparison(title: str, runs: list[History]) -> Comparison:
     groups = grouped(runs)
     local = [run for run in runs if run.algorithm == "local"]
     names = cluster_names([run.sizes for run in runs], max(run.clusters for run in runs))
-    subjects = [
-        Subject(label, group, estimates(group, local=local))
-        for label, group in zip(subject_labels(groups), groups, strict=True)
-    ]
+    subjects = [Subject(label, group, local) for label, group in zip(subject_labels(groups), groups, strict=True)]
     return Comparison(title, names or ["all nodes"], subjects)
 
 
