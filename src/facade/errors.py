@@ -1,5 +1,5 @@
 """What can go wrong, as a small tree. Every message says what happened, what was given, what was
-expected and what to do; the command line prints the message and leaves with `exit_code`."""
+expected and what to do; the command line prints the message and exits with `exit_code`."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Adam(Optimiser):
     def memory(self, params: Params, axes: Mapping[str, int]) -> Memory:
         made = {slot: {name: torch.zeros_like(p) for name, p in params.items()} for slot in ("mean", "square")}
         counts = {}
-        for name, p in params.items():  # one number for all of a weight: powers of it are dear
+        for name, p in params.items():  # one number for all of a weight: powers are expensive
             own = axes[name]
             counts[name] = p.new_zeros(*p.shape[: p.dim() - own], *([1] * own))
         return made | {"steps": counts}

@@ -251,12 +251,12 @@ class Facade(Algorithm[State]):
         return state._replace(seeding=seeding, heads=heads, heads_memory=_forgotten(state.heads_memory, revived))
 
     def _choose(self, turn: Turn, state: State) -> State:
-        """Each node picks the head with the lowest loss on its own samples."""
-        unscored = torch.full_like(state.head_losses, torch.nan)
-        luck = torch.from_numpy(seeds.uniform(turn.shard.seed, "choice", turn.round, turn.shard.nodes, 1)[:, 0])
+        """Each node picks the head with the lowest loss on its own samples; heads that tie are drawn among."""
         if self.k == 1:
             return state
+        luck = torch.from_numpy(seeds.uniform(turn.shard.seed, "choice", turn.round, turn.shard.nodes, 1)[:, 0])
         if turn.round == self.warmup > 0 and not self._seeds:  # equal by construction: there is nothing to score
+            unscored = torch.full_like(state.head_losses, torch.nan)
             return state._replace(choice=(luck * self.k).long(), head_losses=unscored)
         losses = self._score(turn, state)
         if self.auto:  # a seed that was not needed is no choice, unless somebody was heard to make it

@@ -28,7 +28,7 @@ def check(
     junit: Annotated[Path | None, typer.Option(help="Also write the verdicts as JUnit XML.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge runs by a contract; leaves with 1 if a clause is broken, 2 if one cannot be judged."""
+    """Judge runs by a contract; exit code 1 if a clause is broken, 2 if one cannot be judged."""
     from facade import contract as contracts
     from facade import store
     from facade.errors import ExperimentError, StorageError
