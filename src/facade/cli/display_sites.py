@@ -1,12 +1,17 @@
-"""The table of `facade report`: one line per site."""
+"""What is said across sites: the table of `facade report`, one line per site, and what an audit found."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from facade.cli.console import out
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from facade.peers.audit import Audit
 
 _UNHEARD = ("missed", "refused")
 _WORDS = ("site", "not heard in time", "refused")
@@ -33,3 +38,18 @@ def print_sites(found: dict[str, Any]) -> None:
         out.print(f"without {', '.join(found['missing'])}, whose files are not among these")
     if found["losers"]:
         out.print(f"worse off than alone: {', '.join(found['losers'])}")
+
+
+def print_audit(console: Console, found: Audit) -> None:
+    """What does not fit among the sites' logs, or that everything does."""
+    logs = f"{len(found.sites)} log{'' if len(found.sites) == 1 else 's'}"
+    console.print(f"{logs}, {found.rounds} rounds, {found.messages} messages heard", soft_wrap=True)
+    if found.missing:
+        console.print(f"without {', '.join(found.missing)}, whose logs are not among these", soft_wrap=True)
+    for said in (*found.findings, *found.notes):
+        console.print(f"  {said}", soft_wrap=True)
+    if found.findings:
+        count = len(found.findings)
+        console.print(f"{count} thing{'' if count == 1 else 's'} that do{'es' if count == 1 else ''} not fit")
+    else:
+        console.print("All fits: what was used had been published, was the same for all, and was meant for who used it")

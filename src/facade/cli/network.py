@@ -188,6 +188,28 @@ def up(
         cli.print_json({described.algorithm["name"]: result}, directory)
 
 
+@app.command()
+def audit(
+    logs: Annotated[list[Path], typer.Argument(help="The sites' run/log.jsonl files.")],
+    membership: Annotated[list[Path], typer.Option(help="The list they played by. Repeatable: one per epoch.")],
+    as_json: Json = False,
+) -> None:
+    """Compare the logs of a run: was every message used the one its sender published, and meant for who used it?
+    Exit code 1 if something does not fit."""
+    need_extra()
+    from dataclasses import asdict
+
+    from facade.cli.display_sites import print_audit
+    from facade.peers.audit import audit
+
+    found = audit(logs, membership)
+    print_audit(prose(as_json), found)
+    if as_json:
+        write_json(asdict(found))
+    if found.findings:
+        raise typer.Exit(1)
+
+
 def report(
     sites: Annotated[list[Path], typer.Argument(help="The site.json files that sites wrote at the end.")],
     membership: Annotated[Path | None, typer.Option(help="Check that members of this list signed them.")] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +11,14 @@ import numpy as np
 
 from facade import metrics
 from facade.errors import ExperimentError
-from facade.peers.membership import Membership
+from facade.peers.membership import vouched
 from facade.peers.outcome import read_site
 
 
 def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
     """Accuracy of every site and its gain over training alone; mean, worst, spread; whose files are missing, by
     the list or by whom the sites know of: the worst served must not be left out unnoticed."""
-    listed = _listed(membership)
+    listed = None if membership is None else vouched(membership)
     found = [read_site(path, listed) for path in paths]
     known = {member.id for member in listed.members} if listed else {id for site in found for id in site.ledger}
     runs = {(site.federation, site.experiment_sha256, len(site.final.confusion)) for site in found}
@@ -53,13 +52,3 @@ def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, A
         "missing": sorted(known - {site.id for site in found}),
         "losers": sorted(site.id for site in found if site.gain is not None and site.gain < 0),
     }
-
-
-def _listed(path: Path | None) -> Membership | None:
-    """The list whose keys site files are checked against; whoever gives it vouches for it."""
-    if path is None:
-        return None
-    try:
-        return Membership.model_validate(json.loads(path.read_text())["membership"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ExperimentError(f"{path} is not a membership list ({error})") from None

@@ -166,6 +166,14 @@ def load(path: Path, pinned: Sequence[str]) -> Membership:
     return verified(read(path), path, pinned)
 
 
+def vouched(path: Path) -> Membership:
+    """A membership.json whose signature is not looked at: whoever gives it vouches for it."""
+    try:
+        return Membership.model_validate(json.loads(path.read_text())["membership"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExperimentError(f"{path} is not a membership list ({error})") from None
+
+
 def read(path: Path) -> bytes:
     """The content of a membership.json, as it is."""
     try:

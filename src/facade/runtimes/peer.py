@@ -134,8 +134,9 @@ class Node:
         if outcome is None:
             learner = self._scene.setup.learner
             where = environment(learner.threads, learner.executor.name)
+            who = {"id": self.site.settings.id, "federation": self.membership.federation}
             begun = {"round": self.gate.round, "rounds": self._scene.plan.rounds, "epoch": self.membership.epoch}
-            self.journal.write("started", **begun, **where)
+            self.journal.write("started", **who, **begun, **where)
             self._write_status(self.gate.round)
             try:
                 with one_intra_op_thread():
@@ -215,7 +216,8 @@ class Node:
         self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = self._outgoing.commit(post.round, pack(origin, post.outbox))
         self.lists.forget(post.round - self.membership.limits.window)
-        self.journal.write("committed", round=post.round, sha256=published.digest.hex(), bytes=published.total)
+        what = {"sha256": published.digest.hex(), "bytes": published.total}
+        self.journal.write("committed", round=post.round, epoch=self.membership.epoch, **what)
         now = time.monotonic()
         self.metrics.seconds.observe(now - self._lap)
         self.metrics.round.set(post.round)

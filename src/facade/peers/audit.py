@@ -1,0 +1,297 @@
+"""What the sites' logs say of each other after a run: whether every message that was used is the one its sender
+published, whether everybody was sent the same, and whether it came along an edge of the round's graph.
+
+Logs are not signed, so this finds what does not fit together, and who is at odds; a site that rewrites its own log
+cannot make the others' agree with it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from facade.errors import ExperimentError, first_mistake
+from facade.peers.journal import Event, lines
+from facade.peers.membership import Epochs, Membership, vouched
+from facade.peers.site import foreign_names
+
+if TYPE_CHECKING:
+    from facade.algorithms.base import Algorithm
+    from facade.engine import Plan
+
+
+class When(NamedTuple):
+    """A round as it was played: one that began under a list that was then replaced is played again."""
+
+    epoch: int
+    round: int
+
+
+class Started(BaseModel):
+    """An event of a log: a site began, or began again."""
+
+    id: str
+    federation: str
+
+
+class Committed(BaseModel):
+    """An event of a log: a message was published."""
+
+    epoch: int
+    round: int
+    sha256: str
+
+
+class Heard(BaseModel):
+    """An event of a log: a peer's message came and was accepted."""
+
+    epoch: int
+    round: int
+    peer: str
+    sha256: str
+
+
+class Mixed(BaseModel):
+    """An event of a log: a round was mixed from the messages of these members, by number."""
+
+    epoch: int
+    round: int
+    heard: list[int]
+
+
+_EVENTS: dict[str, type[BaseModel]] = {"started": Started, "committed": Committed, "heard": Heard, "mixed": Mixed}
+
+
+@dataclass(frozen=True)
+class Log:
+    """The events of one site's log that an audit looks at, in their order."""
+
+    id: str
+    federation: str
+    events: list[BaseModel]
+
+    @classmethod
+    def read(cls, path: Path) -> Log:
+        """The log of a file; ExperimentError if it is none."""
+        if not path.is_file():
+            raise ExperimentError(f"{path} is no file; give the log.jsonl that a site has in its run directory")
+        events = [_parsed(event, path) for event in lines(path) if isinstance(event, dict)]
+        told = [event for event in events if event is not None]
+        first = next((event for event in told if isinstance(event, Started)), None)
+        if first is None:
+            raise ExperimentError(f"{path} does not say which site began a run; give a site's run/log.jsonl, whole")
+        return cls(first.id, first.federation, told)
+
+    @property
+    def published(self) -> dict[When, list[str]]:
+        """The digests under which messages were published; more than one for a round is a contradiction."""
+        found: dict[When, list[str]] = defaultdict(list)
+        for event in self.events:
+            if isinstance(event, Committed) and event.sha256 not in found[at := When(event.epoch, event.round)]:
+                found[at].append(event.sha256)
+        return dict(found)
+
+    @property
+    def heard(self) -> list[Heard]:
+        """The messages that were accepted."""
+        return [event for event in self.events if isinstance(event, Heard)]
+
+
+def _parsed(event: Event, path: Path) -> BaseModel | None:
+    kind = _EVENTS.get(str(event.get("event")))
+    try:
+        return None if kind is None else kind.model_validate(event)
+    except ValidationError as error:
+        said = first_mistake(error)
+        raise ExperimentError(f"{path} has an event '{event['event']}' that cannot be read: {said}") from None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was looked at, and what does not fit."""
+
+    sites: list[str]
+    """Whose logs were given."""
+    missing: list[str]
+    """Members whose logs were not."""
+    rounds: int
+    messages: int
+    """Accepted ones, of all sites; those that were heard again after a restart count once."""
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What could not be judged."""
+
+
+def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
+    """Compare the logs of a run. `lists` are the membership.json files that it was played by, one per epoch; whoever
+    gives them vouches for them."""
+    epochs = Epochs()
+    for membership in sorted((vouched(path) for path in lists), key=lambda membership: membership.epoch):
+        epochs.add(membership)
+    by_site: dict[str, Log] = {}
+    for log in map(Log.read, logs):
+        _check_origin(log, by_site, epochs)
+        by_site[log.id] = log
+    members = {member.id for membership in epochs.known for member in membership.members}
+    heard = [(event, log.id) for log in by_site.values() for event in log.heard]
+    _check_epochs([event for event, _ in heard], epochs)
+    findings = [said for log in by_site.values() for said in (*_order(log), *_unheard(log, epochs))]
+    strays, unjudged = _strays(heard, epochs)
+    disputes, cut = _disputes(heard, by_site)
+    return Audit(
+        sorted(by_site),
+        sorted(members - set(by_site)),
+        len({event.round for event, _ in heard}),
+        len({(event.epoch, event.round, event.peer, receiver) for event, receiver in heard}),
+        [*findings, *disputes, *strays],
+        [*unjudged, *cut],
+    )
+
+
+def _check_origin(log: Log, before: dict[str, Log], epochs: Epochs) -> None:
+    federation = epochs.known[0].federation
+    if log.federation != federation:
+        raise ExperimentError(f"the log of '{log.id}' is of federation '{log.federation}', the list of '{federation}'")
+    if log.id in before:
+        raise ExperimentError(f"more than one log is of '{log.id}'; give one for each site")
+    if not any(membership.has(log.id) for membership in epochs.known):
+        raise ExperimentError(f"'{log.id}', whose log was given, is in no list that was given")
+
+
+def _check_epochs(heard: list[Heard], epochs: Epochs) -> None:
+    unknown = {event.epoch for event in heard} - {membership.epoch for membership in epochs.known}
+    if unknown:
+        raise ExperimentError(
+            f"rounds were played by the list of epoch {min(unknown)}, which was not given; give every list of the run"
+            " (a site keeps them in run/epochs): --membership 1.json --membership 2.json"
+        )
+
+
+def _order(log: Log) -> list[str]:
+    """Rounds rise, unless a site was started again; what it plays again it publishes as before."""
+    found = [
+        f"round {at.round}: {log.id} published two different messages, {_short(digests)}"
+        for at, digests in log.published.items()
+        if len(digests) > 1
+    ]
+    last: When | None = None
+    for event in log.events:
+        if isinstance(event, Started):
+            last = None
+        elif isinstance(event, Committed):
+            at = When(event.epoch, event.round)
+            if last is not None and at <= last:
+                found.append(f"round {at.round}: {log.id} published it after round {last.round}, without a new start")
+            last = at
+    return found
+
+
+def _unheard(log: Log, epochs: Epochs) -> list[str]:
+    """Members whose messages were mixed though none of them had come."""
+    members = {membership.epoch: [member.id for member in membership.members] for membership in epochs.known}
+    heard = {(event.epoch, event.round, event.peer) for event in log.heard}
+    found = []
+    for event in log.events:
+        if isinstance(event, Mixed):
+            ids = members.get(event.epoch, [])
+            mixed = [ids[i] if 0 <= i < len(ids) else f"member number {i}" for i in event.heard]
+            without = [id for id in mixed if (event.epoch, event.round, id) not in heard]
+            found += [
+                f"round {event.round}: {log.id} mixed a message of {id} without having heard it" for id in without
+            ]
+    return found
+
+
+def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[list[str], list[str]]:
+    """Messages that were not the same for everybody, or not those that their senders say they published; and, as
+    notes, those that came after the end of their senders' logs."""
+    told: dict[tuple[When, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for event, receiver in heard:
+        told[When(event.epoch, event.round), event.peer][event.sha256].append(receiver)
+    published = {id: log.published for id, log in logs.items()}
+    findings: list[str] = []
+    notes: list[str] = []
+    for (at, sender), digests in sorted(told.items()):
+        receivers = sorted({receiver for some in digests.values() for receiver in some})
+        if len(digests) > 1:
+            each = "; ".join(f"{digest[:16]} to {', '.join(sorted(set(who)))}" for digest, who in digests.items())
+            findings.append(f"round {at.round}: {sender} sent different messages: {each}")
+        elif sender in published and at not in published[sender]:
+            ended = not published[sender] or at > max(published[sender])  # killed between sending and writing, perhaps
+            said = f"round {at.round}: {', '.join(receivers)} heard a message of {sender} that its log does not have"
+            (notes if ended else findings).append(said + (", for it ends before" if ended else ""))
+        elif sender in published and not set(digests) <= set(published[sender][at]):
+            findings.append(
+                f"round {at.round}: {', '.join(receivers)} heard {_short(list(digests))} from {sender}, whose log has"
+                f" {_short(published[sender][at])}"
+            )
+    return findings, notes
+
+
+def _short(digests: list[str]) -> str:
+    return " and ".join(digest[:16] for digest in digests)
+
+
+def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], list[str]]:
+    """Messages that came from others than the round's graph, or the algorithm, allows; and, as notes, lists of which
+    that cannot be said."""
+    by_epoch = {membership.epoch: membership for membership in epochs.known}
+    audiences: dict[int, _Audience | None] = {}
+    findings, notes = [], []
+    for event, receiver in heard:
+        membership = by_epoch[event.epoch]
+        if not (membership.has(event.peer) and membership.has(receiver)) or event.peer == receiver:
+            findings.append(f"round {event.round}: {receiver} heard {event.peer}, and not both are members")
+            continue
+        if event.epoch not in audiences:
+            audiences[event.epoch], why = _audience(membership)
+            notes += [why] if why else []
+        audience = audiences[event.epoch]
+        sender, number = membership.number(event.peer), membership.number(receiver)
+        if audience is not None and number not in audience.of(event.round, sender):
+            findings.append(f"round {event.round}: {receiver} heard {event.peer}, which is no neighbour in that round")
+    return findings, notes
+
+
+@dataclass(frozen=True)
+class _Audience:
+    """Who may hear whom under one list."""
+
+    algorithm: Algorithm[Any]
+    plan: Plan
+    _of: dict[int, dict[int, set[int]]] = field(default_factory=dict)
+
+    def of(self, round: int, sender: int) -> set[int]:
+        """The members that may have a member's message of a round."""
+        if self.algorithm.audience == "members" or round == self.plan.rounds:
+            return set(range(self.plan.n))
+        if round not in self._of:
+            graph = self.plan.graph(round)
+            if graph.everyone:
+                return set(range(self.plan.n))
+            made: dict[int, set[int]] = {}
+            for receiver, other in zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True):
+                made.setdefault(other, set()).add(receiver)
+            self._of[round] = made
+        return self._of[round].get(sender, set())
+
+
+def _audience(membership: Membership) -> tuple[_Audience | None, str]:
+    """Who may hear whom under a list, or why that cannot be said: code that it names is not run for an audit."""
+    from facade.config import Experiment
+    from facade.setup import planned
+
+    named = next(foreign_names(membership.experiment), None)
+    if named is not None:
+        key, name = named
+        epoch = f"epoch {membership.epoch}"
+        return None, f"{epoch}: who may hear whom was not judged, for {key} = '{name}' is code of the sites' own"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were given when the list was played by
+        return _Audience(*planned(Experiment.of(membership.experiment))), ""
