@@ -13,6 +13,7 @@ import torch
 from facade import Experiment
 from facade.data.sources import SOURCES
 from facade.peers import identity
+from facade.peers.audit import audit
 from facade.peers.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.gate import Gate
 from facade.peers.identity import Join
@@ -145,6 +146,11 @@ def pauses(home, events, rounds):
 def logged(home, event):
     """The lines about an event in a site's log."""
     return [line for line in lines(home / "run" / "log.jsonl") if line["event"] == event]
+
+
+def audited(homes, *lists):
+    """What does not fit among the sites' logs."""
+    return audit([home / "run" / "log.jsonl" for home in homes], lists or [homes[0] / "membership.json"]).findings
 
 
 @contextmanager

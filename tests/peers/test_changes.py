@@ -14,7 +14,7 @@ from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes.local_network import Processes, founded
 from facade.runtimes.rpc import Credentials, Link, UnreachableError
-from peers.makers import QUICK, leaves_on_sigterm, logged, pauses, tiny, until
+from peers.makers import QUICK, audited, leaves_on_sigterm, logged, pauses, tiny, until
 
 
 class Network:
@@ -124,6 +124,7 @@ def test_a_member_comes_and_another_goes_while_the_network_runs(network):
     assert list(network.failed) == ["n1"]
     assert "no member from round 30 on" in network.failed["n1"]
     assert network.log("n4", "committed")[0]["round"] == 12
+    assert audited(list(network.homes.values()), *(network.base / f"{epoch}.json" for epoch in (1, 2, 3))) == []
     for id in ("n0", "n2", "n3", "n4"):
         heard = {(e["round"], e["peer"]) for e in network.log(id, "heard")}
         for round in range(12 if id == "n4" else 0, 36):

@@ -11,7 +11,7 @@ from facade.peers.membership import Limits
 from facade.peers.outcome import Outcome
 from facade.peers.site import Site, set_up
 from facade.runtimes.local_network import Processes, founded
-from peers.makers import QUICK, dies_at_line, logged, pauses, slow, tiny, until
+from peers.makers import QUICK, audited, dies_at_line, logged, pauses, slow, tiny, until
 
 
 def combined(homes):
@@ -39,6 +39,7 @@ def test_a_peer_killed_ten_times_at_random_lines_ends_with_the_fault_free_state(
                 process.join()
                 assert process.exitcode == 0
         assert combined(made.homes) == run(experiment).summary["state_sha256"]
+        assert audited(made.homes) == []
 
 
 def granted_to_suspects(home):
@@ -121,6 +122,7 @@ def test_under_brisk_the_others_finish_wait_a_moment_and_name_the_one_in_trouble
         assert without
         assert entry["late"] + entry["missed"] >= len(without)
         assert max(e["granted"] for e in logged(home, "missed")) < LIMITS.deadline / 2  # in the first round, too
+    assert audited(made.homes) == []
     if trouble != "dead":
         assert Outcome.load(troubled / "run") is not None
     if trouble == "stopped":

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from facade.errors import ExperimentError, first_mistake
 from facade.peers.journal import Event, lines
@@ -24,6 +24,9 @@ from facade.peers.site import foreign_names
 if TYPE_CHECKING:
     from facade.algorithms.base import Algorithm
     from facade.engine import Plan
+
+
+Round = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class When(NamedTuple):
@@ -44,7 +47,7 @@ class Committed(BaseModel):
     """An event of a log: a message was published."""
 
     epoch: int
-    round: int
+    round: Round
     sha256: str
 
 
@@ -52,7 +55,7 @@ class Heard(BaseModel):
     """An event of a log: a peer's message came and was accepted."""
 
     epoch: int
-    round: int
+    round: Round
     peer: str
     sha256: str
 
@@ -61,7 +64,7 @@ class Mixed(BaseModel):
     """An event of a log: a round was mixed from the messages of these members, by number."""
 
     epoch: int
-    round: int
+    round: Round
     heard: list[int]
 
 

@@ -67,7 +67,7 @@ def lines(path: Path) -> list[Event]:
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             events.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):  # a log may be another site's
             continue
     return events
 
