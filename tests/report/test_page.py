@@ -118,6 +118,17 @@ def test_experiments_are_called_by_what_sets_those_of_one_algorithm_apart(tmp_pa
     assert [subject.label for subject in of(*made).subjects] == ["facade warmup=5", "facade warmup=0", "el"]
 
 
+def test_an_experiment_looks_alike_in_panels_that_show_it_with_others_and_alone():
+    every = ["el", "facade", "facade seeded"]
+    together, alone = (
+        json.dumps([charts.colour(names, every).to_dict()["scale"], charts.shape(names, every).to_dict()["scale"]])
+        for names in (every, ["facade seeded"])
+    )
+    assert together == alone
+    assert charts.shape(["facade seeded"], every).to_dict()["legend"]["values"] == ["facade seeded"]
+    assert charts.colour(["el"]).to_dict()["scale"]["domain"] == ["el"]
+
+
 def test_colours_and_marks_stand_in_one_legend():
     names = ["facade warmup=5", "facade warmup=0", "el", "mine"]  # the second takes a colour that is left
     colour, shape = charts.colour(names).to_dict(), charts.shape(names).to_dict()

@@ -28,11 +28,12 @@ def curves(done: Finished) -> list[Panel]:
     made = []
     found = {part: done.comparison(part) for part in done.runs}
     rows = {part: facts.over_rounds(comparison) for part, comparison in found.items()}
-    shown = [row for part, c in found.items() for row in rows[part] if row["what"] in c.clusters]
+    reach = charts.reach_of([row for part, c in found.items() for row in rows[part] if row["what"] in c.clusters])
+    among = list(dict.fromkeys(name for comparison in found.values() for name in names_of(comparison)))
     for c in range(max(len(comparison.clusters) for comparison in found.values())):
         for part, comparison in found.items():
             name = comparison.clusters[c]
-            chart = charts.over_rounds(names_of(comparison), "accuracy, %", reach=charts.reach_of(shown))
+            chart = charts.over_rounds(names_of(comparison), "accuracy, %", reach=reach, among=among)
             made.append(Panel(chart, charts.of(rows[part], name), f"{part.title}: {name}"))
     return made
 

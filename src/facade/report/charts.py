@@ -52,21 +52,28 @@ def of(rows: Rows, what: str) -> Rows:
 
 
 def over_rounds(
-    names: Sequence[str], y: str, x: str = "round", x_title: str = "round", reach: tuple[float, float] | None = None
+    names: Sequence[str],
+    y: str,
+    x: str = "round",
+    x_title: str = "round",
+    *,
+    reach: tuple[float, float] | None = None,
+    among: Sequence[str] = (),
 ) -> Chart:
-    """Lines with bands over seeds, and a larger mark for the models after the final exchange. `reach`: of the
-    y axis, for panels that are to be compared; None: that of the panel's own values."""
+    """Lines with bands over seeds, and a larger mark for the models after the final exchange. For panels that are
+    to be compared: `reach` of the y axis (None: that of the panel's own values), and the names of all panels, `among`
+    which these are, so that each looks alike in all of them."""
     at = alt.X(f"{x}:Q", title=x_title, axis=alt.Axis(tickCount=6), scale=alt.Scale(nice=False))
     height = alt.Scale(zero=False) if reach is None else alt.Scale(domain=list(reach), nice=False)
-    base = alt.Chart().encode(at, colour(names))
+    base = alt.Chart().encode(at, colour(names, among))
     curves = base.transform_filter("!datum.final")
     value = alt.Y("mean:Q", title=y, scale=height)
     tooltip = _tooltip("who", "round", "mean", "low", "high", "mb")
     band = curves.mark_area(opacity=_BAND).encode(alt.Y("low:Q", title=y, scale=height), alt.Y2("high"))
     line = curves.mark_line().encode(value)
-    points = curves.mark_point(filled=True, size=26).encode(value, shape(names), tooltip=tooltip)
+    points = curves.mark_point(filled=True, size=26).encode(value, shape(names, among), tooltip=tooltip)
     last = base.transform_filter("datum.final").mark_point(filled=True, size=90, stroke="black", strokeWidth=0.6)
-    return alt.layer(band, line, points, last.encode(value, shape(names), tooltip=tooltip))
+    return alt.layer(band, line, points, last.encode(value, shape(names, among), tooltip=tooltip))
 
 
 def reach_of(rows: Rows) -> tuple[float, float]:
@@ -76,17 +83,22 @@ def reach_of(rows: Rows) -> tuple[float, float]:
     return low - room, high + room
 
 
-def colour(names: Sequence[str]) -> alt.Color:
-    """The colour of an experiment, the same everywhere."""
-    given = theme.colours(names)
+def colour(names: Sequence[str], among: Sequence[str] = ()) -> alt.Color:
+    """The colour of an experiment, the same everywhere; `among`: all that look alike in several panels."""
+    given = theme.colours(among or names)
     scale = alt.Scale(domain=list(given), range=list(given.values()))
-    return alt.Color("who:N", title=None, scale=scale, legend=alt.Legend(columns=theme.legend_columns(names)))
+    return alt.Color("who:N", title=None, scale=scale, legend=_legend(names))
 
 
-def shape(names: Sequence[str]) -> alt.Shape:
+def shape(names: Sequence[str], among: Sequence[str] = ()) -> alt.Shape:
     """A mark per experiment, so that colour is not needed to tell them apart."""
-    marks = [theme.SHAPES[i % len(theme.SHAPES)] for i in range(len(names))]
-    return alt.Shape("who:N", title=None, scale=alt.Scale(domain=list(names), range=marks))
+    every = list(among or names)
+    marks = [theme.SHAPES[i % len(theme.SHAPES)] for i in range(len(every))]
+    return alt.Shape("who:N", title=None, scale=alt.Scale(domain=every, range=marks), legend=_legend(names))
+
+
+def _legend(names: Sequence[str]) -> alt.Legend:
+    return alt.Legend(columns=theme.legend_columns(names), values=list(names))
 
 
 def _tooltip(*fields: str) -> list[alt.Tooltip]:
