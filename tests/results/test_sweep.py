@@ -9,13 +9,12 @@ import sys
 
 import pytest
 
-from facade import Experiment, crew, estimate, worker
+from facade import Experiment, crew, estimate, statistics, worker
 from facade.bell import Bell
 from facade.cli import progress
 from facade.cli.progress import SweepProgress
 from facade.cli.sweep import parse_seeds
 from facade.history import load
-from facade.statistics import tested
 from facade.sweep import Candidate, Job, points, split_values, write_selection
 from results.conftest import tiny
 from surroundings import csv_lines
@@ -257,7 +256,7 @@ def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path
     assert [(event["done"], event["accuracies"]) for event in told if "accuracies" in event] == [
         (evaluation.round, [found["cluster_0"], found["cluster_1"]])
         for evaluation in run.evaluations
-        for found in [tested(evaluation, run.cluster)]
+        for found in [statistics.tested(evaluation, run.cluster)]
     ]
     assert [evaluation.round for evaluation in run.evaluations] == [2, 4]
 
