@@ -179,6 +179,9 @@ def test_the_command_says_what_does_not_fit_and_exits_with_one(logs, command):
     paths = [logs.path / f"{id}.jsonl" for id in "abcd"]
     ended = command("network", "audit", *paths, "--membership", logs.lists[0])
     assert (ended.code, "All fits" in ended.out) == (0, True), ended.err
+    ended = command("network", "audit", *paths[1:], "--membership", logs.lists[0])
+    assert "without a, whose logs are not among these" in ended.out
+    assert "All that could be compared fits" in ended.out
     logs.of("a", "heard", 1)["sha256"] = 64 * "f"
     logs.audit()
     ended = command("network", "audit", *paths, "--membership", logs.lists[0], "--json")

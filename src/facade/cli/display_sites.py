@@ -52,4 +52,8 @@ def print_audit(console: Console, found: Audit) -> None:
         count = len(found.findings)
         console.print(f"{count} thing{'' if count == 1 else 's'} that do{'es' if count == 1 else ''} not fit")
     else:
-        console.print("All fits: what was used had been published, was the same for all, and was meant for who used it")
+        fits = "All that could be compared fits" if found.missing or found.notes else "All fits"
+        console.print(
+            f"{fits}: what was used had been published, was the same for all, and was meant for who used it",
+            soft_wrap=True,
+        )
