@@ -259,7 +259,7 @@ def test_what_dac_remembers_of_members_begins_anew_where_their_number_changes(tm
 def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):
     _, lists = three_epochs
     scenes = [weakref.ref(lists.scene(round)) for round in (0, 7, 9)]
-    assert all(scene().graph(round) is scene().graph(round) for scene in scenes for round in (0, 7))
+    assert all(scene().audience.graph(round) is scene().audience.graph(round) for scene in scenes for round in (0, 7))
     for before, left in (
         (6, [True] * 3),
         (7, [False, True, True]),

@@ -12,19 +12,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
 from facade.errors import ExperimentError, first_mistake
+from facade.peers.audience import Audience
 from facade.peers.journal import Event, lines
 from facade.peers.membership import Epochs, Membership, vouched
 from facade.peers.site import foreign_names
-
-if TYPE_CHECKING:
-    from facade.algorithms.base import Algorithm
-    from facade.engine import Plan
-
 
 Round = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -245,7 +241,7 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
     """Messages that came from others than the round's graph, or the algorithm, allows; and, as notes, lists of which
     that cannot be said."""
     by_epoch = {membership.epoch: membership for membership in epochs.known}
-    audiences: dict[int, _Audience | None] = {}
+    audiences: dict[int, Audience | None] = {}
     findings, notes = [], []
     for event, receiver in heard:
         membership = by_epoch[event.epoch]
@@ -257,35 +253,12 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
             notes += [why] if why else []
         audience = audiences[event.epoch]
         sender, number = membership.number(event.peer), membership.number(receiver)
-        if audience is not None and number not in audience.of(event.round, sender):
+        if audience is not None and not audience.has(event.round, sender, number):
             findings.append(f"round {event.round}: {receiver} heard {event.peer}, which is no neighbour in that round")
     return findings, notes
 
 
-@dataclass(frozen=True)
-class _Audience:
-    """Who may hear whom under one list."""
-
-    algorithm: Algorithm[Any]
-    plan: Plan
-    _of: dict[int, dict[int, set[int]]] = field(default_factory=dict)
-
-    def of(self, round: int, sender: int) -> set[int]:
-        """The members that may have a member's message of a round."""
-        if self.algorithm.audience == "members" or round == self.plan.rounds:
-            return set(range(self.plan.n))
-        if round not in self._of:
-            graph = self.plan.graph(round)
-            if graph.everyone:
-                return set(range(self.plan.n))
-            made: dict[int, set[int]] = {}
-            for receiver, other in zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True):
-                made.setdefault(other, set()).add(receiver)
-            self._of[round] = made
-        return self._of[round].get(sender, set())
-
-
-def _audience(membership: Membership) -> tuple[_Audience | None, str]:
+def _audience(membership: Membership) -> tuple[Audience | None, str]:
     """Who may hear whom under a list, or why that cannot be said: code that it names is not run for an audit."""
     from facade.config import Experiment
     from facade.setup import planned
@@ -297,4 +270,4 @@ def _audience(membership: Membership) -> tuple[_Audience | None, str]:
         return None, f"{epoch}: who may hear whom was not judged, for {key} = '{name}' is code of the sites' own"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were given when the list was played by
-        return _Audience(*planned(Experiment.of(membership.experiment))), ""
+        return Audience(*planned(Experiment.of(membership.experiment))), ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +12,11 @@ from facade import tree
 from facade.engine import Plan, Shard
 from facade.errors import FacadeError
 from facade.messages import EVERYONE, Deliveries, Inbox
+from facade.peers.audience import Audience
 from facade.peers.membership import Membership
 from facade.peers.shelf import Saved
 from facade.peers.site import Site, set_up
 from facade.setup import Setup
-from facade.topology import Graph
 
 
 class RemovedError(FacadeError):
@@ -33,8 +31,7 @@ class Scene:
     setup: Setup
     shard: Shard
     number: int
-    graph: Callable[[int], Graph]
-    """The graph of a round; those of the last rounds asked for are kept, as long as the scene is."""
+    audience: Audience
 
     @classmethod
     def of(cls, site: Site, membership: Membership) -> Scene:
@@ -42,8 +39,8 @@ class Scene:
         if not membership.has(site.settings.id):
             raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
         number, setup = membership.number(site.settings.id), set_up(site, membership)
-        graph = functools.lru_cache(maxsize=64)(setup.plan.graph)
-        return cls(membership, setup, setup.shard(np.array([number])), number, graph)
+        audience = Audience(setup.algorithm, setup.plan)
+        return cls(membership, setup, setup.shard(np.array([number])), number, audience)
 
     @property
     def plan(self) -> Plan:
@@ -69,16 +66,11 @@ class Scene:
 
     def neighbours(self, round: int) -> list[int]:
         """Whom this node hears in a round's graph."""
-        graph = self.graph(round)
-        return self.others if graph.everyone else graph.sender[graph.receiver == self.number].tolist()
+        return self.audience.neighbours(round, self.number)
 
     def entitled(self, round: int, caller: int) -> bool:
-        """Whether a member may have this node's message of a round: a neighbour in the round's graph;
-        where the algorithm says so, and in the final exchange, any member."""
-        if self.setup.algorithm.audience == "members" or round == self.plan.rounds:
-            return True
-        graph = self.graph(round)
-        return graph.everyone or bool(((graph.receiver == caller) & (graph.sender == self.number)).any())
+        """Whether a member may have this node's message of a round."""
+        return self.audience.has(round, self.number, caller)
 
 
 def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:
