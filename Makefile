@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check format bench paper-quick reproduction reproduction-page clean
+.PHONY: demo test check format chaos bench paper-quick reproduction reproduction-page clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
 
 test: .venv/installed-test
 	$(PYTEST) -n 2 --dist worksteal -rs
+
+# One of eight peers is killed ten times, in twenty runs instead of the two of `make test`.
+chaos: .venv/installed-test
+	$(PYTEST) -n 2 tests/peers/test_faults.py -k killed_ten_times --kill-runs 20
 
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick

@@ -27,6 +27,15 @@ class Ended(NamedTuple):
     err: str
 
 
+def pytest_addoption(parser):
+    parser.addoption("--kill-runs", type=int, default=2, help="runs in which a peer is killed ten times")
+
+
+def pytest_generate_tests(metafunc):
+    if "kill_seed" in metafunc.fixturenames:
+        metafunc.parametrize("kill_seed", range(1, metafunc.config.getoption("--kill-runs") + 1))
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     """The command line, in this process."""

@@ -21,10 +21,9 @@ def combined(homes):
     return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_peer_killed_ten_times_at_random_lines_ends_with_the_fault_free_state(seed, tmp_path):
+def test_a_peer_killed_ten_times_at_random_lines_ends_with_the_fault_free_state(kill_seed, tmp_path):
     experiment = tiny("training.rounds=12", "evaluation.every=12", "training.steps=1")
-    moments = np.random.default_rng(seed).integers(1, 600, 10).tolist()
+    moments = np.random.default_rng(kill_seed).integers(1, 600, 10).tolist()
     with founded(experiment, tmp_path, "patient", QUICK) as made:
         victim, others = made.homes[3], [home for home in made.homes if home != made.homes[3]]
         with Processes(others) as processes:
