@@ -9,7 +9,7 @@ from facade import store
 from facade.paper import page_figures
 from facade.paper import page_questions as questions
 from facade.paper.done import as_compared
-from facade.paper.page_tables import HEADINGS, beside, cells, image, number, of, parts, settled, table
+from facade.paper.page_tables import beside, cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import FINAL
 from facade.paper.reproduction import Kept, Run, claims, plan
 from facade.paper.settings import Part, Scale
@@ -114,9 +114,9 @@ def _results(part: Part, runs: list[Run], kept: Kept) -> str:
             f"## {part.clusters}",
             "Final numbers (published), accuracies in percent; DP and EO: 0 is fair; the last column is the round from"
             " which on every cluster had a head of its own.",
-            table(["", *HEADINGS, "settled"], lines),
+            table(["", *headings(part), "settled"], lines),
             "After the last round, before the final exchange, in which everybody hears everybody once:",
-            table(["", *HEADINGS], before),
+            table(["", *headings(part)], before),
         ]
     )
 

@@ -9,7 +9,7 @@ from facade.algorithms.seeding import Calendar
 from facade.config import Experiment
 from facade.history import History
 from facade.paper.done import as_compared
-from facade.paper.page_tables import HEADINGS, cells, image, number, of, parts, settled, table
+from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
 from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import EVERY, QUICK_TARGET, Scale
@@ -98,7 +98,7 @@ def which_deprl(runs: list[Run], kept: Kept) -> str:
         f"## Which DePRL\n\nIts authors describe one core step a round; with as many as head steps it does the same"
         f" work as the others. {rounds} rounds at {found[0][0].part.clusters}, before and after the final exchange; the"
         " one that is fairer, each at its better, is the DePRL of the tables above.\n\n"
-        + table(["", "exchange", *HEADINGS], lines)
+        + table(["", "exchange", *headings(found[0][0].part)], lines)
     )
 
 
@@ -129,8 +129,8 @@ def how_many_heads(runs: list[Run], kept: Kept) -> str:
 
 def artefacts_way(runs: list[Run], kept: Kept) -> str:
     """The artefact's runs beside the paper's at the same rounds, before any final exchange."""
-    lines = []
-    for theirs in (run for run in runs if run.stage == "artefact"):
+    lines, artefacts = [], [run for run in runs if run.stage == "artefact"]
+    for theirs in artefacts:
         algorithm = theirs.label.partition(",")[0]
         paper = next(
             run for run in of(runs, "full", theirs.part) if run.label in (algorithm, f"{algorithm}, as published")
@@ -151,7 +151,7 @@ def artefacts_way(runs: list[Run], kept: Kept) -> str:
         " artefact`: every node its own random start, a random division of the data, heads scored on batches of their"
         " own, one's own head always averaged in, and the head to be tested chosen by its loss on the test data). EL"
         " also gives up a tenth of its training images for validation (`data.validation = 0.1`). 30:2, before any final"
-        " exchange.\n\n" + table(["round", "", "as in the", *HEADINGS, "settled"], lines)
+        " exchange.\n\n" + table(["round", "", "as in the", *headings(artefacts[0].part), "settled"], lines)
     )
 
 

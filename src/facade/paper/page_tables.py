@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from facade.clusters import cluster_names, cluster_sizes
 from facade.history import History
 from facade.paper.published import Printed
 from facade.paper.reproduction import Run
@@ -14,7 +15,6 @@ from facade.statistics import Numbers, settlement
 
 _COLUMNS = {("fair_accuracy" if name.startswith("fair") else name): how for name, how in COLUMNS.items()}
 """Those of the paper's tables; one seed is its own mean."""
-HEADINGS = [heading for _, heading, _, _ in _COLUMNS.values()]
 
 
 def parts(runs: Sequence[Run], stage: str) -> list[Part]:
@@ -32,8 +32,14 @@ def number(value: float | None, scale: float, digits: int) -> str:
     return "" if value is None else f"{round(scale * value, digits) + 0.0:.{digits}f}"  # no minus zero
 
 
+def headings(part: Part) -> list[str]:
+    """What the columns of a table of runs are called; a cluster is a minority only where it is smaller."""
+    names = cluster_names([cluster_sizes(part.clusters)], 2)
+    return [*names, *(heading for _, heading, _, _ in list(_COLUMNS.values())[2:])]
+
+
 def cells(found: Numbers) -> list[str]:
-    """The numbers below HEADINGS."""
+    """The numbers below such headings."""
     return [number(found.get(name), scale, digits) for name, (_, _, scale, digits) in _COLUMNS.items()]
 
 
@@ -53,10 +59,10 @@ def settled(run: History) -> str:
     return "**never**" if found.settling_round is None else str(found.settling_round)
 
 
-def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(above: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    rules = ["---"] * len(headings)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (headings, rules, *lines))
+    rules = ["---"] * len(above)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (above, rules, *lines))
 
 
 def image(words: str, picture: Path, page: Path) -> str:
