@@ -74,8 +74,13 @@ def connected(address: str | None = None) -> Iterator[None]:
                 " RAY_AUTH_TOKEN_PATH to the cluster's, or RAY_AUTH_MODE=disabled if it was started without one"
             ) from error
         except Exception as error:  # Ray raises many kinds, Exception itself if it takes too long to start
-            where = "a Ray cluster could not be started here" if address is None else f"no Ray cluster at {address}"
-            raise ClusterError(f"{where} ({str(error).strip().splitlines()[0]})") from error
+            reason = str(error).strip().splitlines()[0]
+            if address is None:
+                raise ClusterError(f"a Ray cluster could not be started here ({reason})") from error
+            raise ClusterError(
+                f"no Ray cluster at {address} that this machine is part of ({reason}); give the command on a machine of"
+                " the cluster, one on which `ray start` ran"
+            ) from error
         try:
             _warn_if_exposed()
             yield
