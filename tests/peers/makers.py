@@ -83,7 +83,7 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
         outgoing,
         lambda _, caller: caller != 2,
         last_round,
-        1 << 20,
+        Limits(),
         Journal(path / "log.jsonl"),
         Metrics(0),
     )

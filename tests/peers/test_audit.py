@@ -164,6 +164,7 @@ def test_code_of_the_sites_is_not_run_for_an_audit(tmp_path):
         ("", "does not say which site began a run"),
         ('{"event":"started","federation":"test"}', "'started' that cannot be read: id: Field required"),
         ('{"event":"heard","epoch":1,"round":-1,"peer":"b","sha256":""}', "'heard' that cannot be read: round: Input"),
+        ('{"event":"committed","epoch":1,"round":1,"sha256":"\\u001b[2J"}', "'committed' that cannot be read: sha256"),
         ('[1]\n{"event":"started","id":"z","federation":"test"}', "'z', whose log was given, is in no list"),
         ('{"event":"started","id":"a","federation":"other"}', "is of federation 'other', the list of 'test'"),
     ],

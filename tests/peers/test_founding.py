@@ -116,7 +116,7 @@ def test_a_change_must_make_sense(tmp_path):
         changed(made.membership, Change(add=[made.join("b")]), 7)
     with pytest.raises(ExperimentError, match="'b' is named twice; a site can be added, removed or rotated, and once"):
         changed(made.membership, Change(remove=["b"], rotate=[made.join("b")]), 7)
-    with pytest.raises(ExperimentError, match="such a list is not possible: two members have the same certificate"):
+    with pytest.raises(ExperimentError, match="such a list is not possible: the two certificates of 'b' have the same"):
         changed(made.membership, Change(rotate=[made.join("b")]), 7)
     (tmp_path / "two").mkdir()
     with pytest.raises(

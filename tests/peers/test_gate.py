@@ -1,7 +1,6 @@
 """The gate alone, without a network: whom it admits, and how many calls it answers at a time."""
 
 import datetime
-import threading
 
 import pytest
 
@@ -41,37 +40,11 @@ def test_a_certificate_is_good_between_its_dates_and_never_else(made, tmp_path, 
     door.journal.close()
 
 
-def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(made, door):
-    entered, leave = threading.Semaphore(0), threading.Event()
-    get = door.outgoing.get
-
-    def held(round, seconds=0.0):
-        entered.release()
-        leave.wait()
-        return get(round)
-
-    door.outgoing.get = held
-    request = {id: Request(Kind.PULL, made.membership.digest, number, 0, 0, 100) for number, id in ((0, "a"), (1, "b"))}
-    replies = []
-    calls = [
-        threading.Thread(target=lambda: replies.append(door.answer("b", request["b"].packed())))
-        for _ in range(MOST_CALLS)
-    ]
-    for call in calls:
-        call.start()
-    for _ in calls:
-        entered.acquire()
-    try:
-        assert door.answer("b", request["b"].packed()).reason is Reason.BUSY
-        probe = Request(Kind.PROBE, made.membership.digest, 0, 0)
-        assert door.answer("a", probe.packed()).status is Status.NOT_YET, "others have places of their own"
-    finally:
-        leave.set()
-        for call in calls:
-            call.join()
-    assert [reply.status for reply in replies] == [Status.HERE] * MOST_CALLS
-    assert door.answer("b", request["b"].packed()).status is Status.HERE
-    assert not +door._calls
+def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(door):
+    assert [door.take_place("b") for _ in range(MOST_CALLS + 1)] == [True] * MOST_CALLS + [False]
+    assert door.take_place("a"), "others have places of their own"
+    door.free_place("b")
+    assert door.take_place("b")
 
 
 def test_only_a_call_for_the_message_being_made_is_held(made, door):
@@ -81,11 +54,22 @@ def test_only_a_call_for_the_message_being_made_is_held(made, door):
     for round in (2, 3, 4, 5, door.last_round):
         reply = door.answer("b", Request(Kind.PULL, made.membership.digest, 1, round, 0, 100).packed())
         assert reply.status is (Status.GONE if round == 2 else Status.NOT_YET)
-    assert waits == {2: LONGEST_WAIT, 3: LONGEST_WAIT, 4: LONGEST_WAIT, 5: 0.0, door.last_round: 0.0}
+    held = door.limits.grace / 2
+    assert waits == {2: held, 3: held, 4: held, 5: 0.0, door.last_round: 0.0}
+
+
+@pytest.mark.parametrize("grace", [0.1, 1.0, 30.0])
+def test_who_grants_no_more_than_the_grace_is_answered_before_it_ends(made, door, grace):
+    waits = {}
+    door.outgoing.get = waits.__setitem__
+    door.limits = door.limits.model_copy(update={"grace": grace})
+    door.answer("b", Request(Kind.PULL, made.membership.digest, 1, 1, 0, 100).packed())
+    assert 0 < waits[1] < grace
+    assert waits[1] <= LONGEST_WAIT
 
 
 def test_no_more_than_a_chunk_is_given_at_a_time(made, door):
-    door.largest_chunk = 400
+    door.limits = door.limits.model_copy(update={"chunk": 400})
     for length, reason in ((400, Reason.NONE), (401, Reason.NO_SUCH_CHUNK)):
         request = Request(Kind.PULL, made.membership.digest, 1, 0, 0, length)
         assert door.answer("b", request.packed()).reason is reason

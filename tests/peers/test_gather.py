@@ -103,6 +103,11 @@ class Peers:
         self.now += min(request.length / 5, pulling._CALL_SECONDS)
         return self.is_dead(member, request) if request.length > 50 else self.serves_a_part(member, request)
 
+    def is_training(self, member, request):
+        """Holds the call for longer than it is waited for."""
+        self.silence.wait()
+        return Reply(Status.NOT_YET, request.round)
+
     def is_dead(self, member, request):
         raise UnreachableError("UNAVAILABLE")
 
@@ -289,6 +294,21 @@ def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering, mo
     gatherer, gather = gathering(Brisk(LIMITS), b="is_far_beyond", c="is_not_ready")
     pass_when(monkeypatch, lambda: gatherer._ledger.of("b").gone and gatherer._links.calls["c"] > 1)
     assert gather() == {}
+
+
+def test_a_suspect_that_holds_the_call_is_not_outvoted_before_it_has_answered(gathering, monkeypatch):
+    brisk = Brisk(LIMITS, misses={"c": 2})
+    watched = []
+    gatherer, gather = gathering(brisk, b="is_far_beyond", c="is_training", watch=watched.append)
+
+    def go_on(round):
+        watched.append(round)
+        gatherer._links.silence.set()
+
+    gatherer._watch = go_on
+    pass_when(monkeypatch, lambda: gatherer._ledger.of("b").gone)
+    assert gather() == {}
+    assert watched, "its time was over, and it was waited for"
 
 
 def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):

@@ -3,6 +3,8 @@
 import datetime
 import json
 import socket
+import ssl
+import struct
 from contextlib import contextmanager
 
 import grpc
@@ -10,11 +12,12 @@ import pytest
 
 from facade.errors import ExperimentError
 from facade.peers import identity
+from facade.peers.gate import MOST_CALLS, Gate
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.membership import Change, Member, Membership, changed
-from facade.peers.refusals import Reason
+from facade.peers.refusals import Reason, RefusedError
 from facade.runtimes.rpc import Credentials, Link, Links, Server, UnreachableError
-from peers.makers import federation, gate
+from peers.makers import federation, gate, until
 
 
 class Door:
@@ -213,6 +216,137 @@ def test_an_oversize_request_never_reaches_the_gate(door):
         channel.unary_unary("/facade.Peer/Call")(b"x" * 5000, timeout=5)
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert door.parsed == 0
+
+
+class DeafCaller:
+    """Member b on a bare HTTP/2 connection whose window stays shut: whatever is sent to it is never taken."""
+
+    def __init__(self, door):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        home = door.made.home("b")
+        context.load_cert_chain(home / identity.CERTIFICATE, home / identity.TLS_KEY)
+        context.set_alpn_protocols(["h2"])
+        bare = socket.create_connection(("127.0.0.1", door.server.port))
+        self.socket = context.wrap_socket(bare, server_hostname=identity.tls_name("a"))
+        no_window = struct.pack(">HI", 4, 0)
+        self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self._frame(4, 0, 0, no_window))
+
+    def _frame(self, kind, flags, stream, content):
+        return struct.pack(">I", len(content))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + content
+
+    def call(self, stream, request):
+        fields = {
+            ":method": "POST", ":scheme": "https", ":path": "/facade.Peer/Call", ":authority": "a",
+            "te": "trailers", "content-type": "application/grpc",
+        }  # fmt: skip
+        head = b"".join(
+            b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+            for name, value in fields.items()
+        )
+        body = b"\x00" + struct.pack(">I", len(request)) + request
+        self.socket.sendall(self._frame(1, 4, stream, head) + self._frame(0, 1, stream, body))
+
+
+def test_a_member_that_takes_no_reply_has_no_more_than_its_few_calls(door):
+    measure = Request(Kind.MEASURE, door.made.membership.digest, 1, 0, 0, 1 << 16)
+    deaf = DeafCaller(door)
+    for call in range(3 * MOST_CALLS):
+        deaf.call(2 * call + 1, measure.packed())
+    until(lambda: door.gate.journal.refusals["busy"] == 2 * MOST_CALLS)
+    with link(door.made.key("b"), door.made.certificate("b"), door.member()) as caller:
+        assert caller.call(measure, 10).reason is Reason.BUSY, "what it has not taken is still there"
+        deaf.socket.close()
+        until(lambda: caller.call(measure, 10).status is Status.HERE)
+    assert door.parsed == MOST_CALLS + 1
+
+
+def test_what_a_member_says_in_a_refusal_is_one_plain_line(door, monkeypatch):
+    abort = grpc._server._Context.abort
+    lies = "\x1b[2J\nlist 9 is in force " + 1000 * "x"
+    monkeypatch.setattr(grpc._server._Context, "abort", lambda self, code, _: abort(self, code, lies))
+    member = door.made.key("b"), door.made.certificate("b"), door.member()
+    door.gate.admit = lambda fingerprint: Gate.admit(door.gate, 64 * "0")
+    with link(*member) as caller, pytest.raises(UnreachableError) as said:
+        caller.call(door.request(), 10)
+    assert str(said.value).startswith("PERMISSION_DENIED: ?[2J?list 9 is in force")
+    assert len(str(said.value)) < 400
+
+
+def test_what_comes_compressed_is_not_unpacked(door, monkeypatch):
+    served = Server._call
+    monkeypatch.setattr(Server, "_call", lambda self, content, context: served(self, content, squeezed(context)))
+
+    def squeezed(context):
+        context.set_compression(grpc.Compression.Gzip)
+        return context
+
+    made = door.made
+    own = Credentials(made.key("a"), made.certificate("a"))
+    server = Server(door.gate, own, "127.0.0.1:0", lambda: made.membership.members, False)
+    peer = door.member().model_copy(update={"address": f"127.0.0.1:{server.port}"})
+    with link(made.key("b"), made.certificate("b"), peer) as caller, pytest.raises(RefusedError) as refusal:
+        caller.call(Request(Kind.MEASURE, made.membership.digest, 1, 0, 0, 1 << 16), 10)
+    server.stop()
+    assert refusal.value.reason is Reason.MALFORMED_REPLY
+
+
+def named(common, alternative, signs=False):
+    """A certificate that says what it likes."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in common])
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), 77)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in alternative]), critical=False)
+    )
+    if signs is not None:
+        made = made.add_extension(x509.BasicConstraints(ca=signs, path_length=None), critical=True)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.mark.parametrize(
+    ("common", "alternative", "signs"),
+    [
+        (["a"], ["b.facade.invalid"], False),
+        (["B"], ["b.facade.invalid"], False),
+        (["a", "b"], ["b.facade.invalid"], False),
+        (["b"], ["a.facade.invalid"], False),
+        (["b"], ["b.facade.invalid", "a.facade.invalid"], False),
+        (["b"], ["b.facade.invalid"], True),
+        (["b"], ["b.facade.invalid"], None),
+    ],
+)
+def test_a_certificate_that_is_not_its_site_s_own_is_in_no_list(common, alternative, signs, tmp_path):
+    made, forged = federation(tmp_path), named(common, alternative, signs)
+    written = json.loads((made.home("b") / "b.join").read_text())
+    (made.home("b") / "b.join").write_text(json.dumps(written | {"certificate": forged}))
+    with pytest.raises(ExperimentError, match=r"the certificate of 'b' (is not made out to|was not made by)"):
+        made.join("b")
+    members = [m.model_dump() | ({"next_certificate": forged} if m.id == "b" else {}) for m in made.membership.members]
+    with pytest.raises(ValueError, match="the certificate of 'b'"):
+        Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+
+
+def test_two_certificates_of_a_site_differ_in_their_subjects(tmp_path):
+    made = federation(tmp_path)
+    twice = {"next_certificate": made.certificate("b").decode()}
+    members = [m.model_dump() | (twice if m.id == "b" else {}) for m in made.membership.members]
+    with pytest.raises(ValueError, match="the two certificates of 'b' have the same subject"):
+        Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
+
+
+def test_an_address_that_cannot_be_called_is_in_no_list(tmp_path):
+    made = federation(tmp_path)
+    written = json.loads((made.home("b") / "b.join").read_text())
+    (made.home("b") / "b.join").write_text(json.dumps(written | {"address": "unix:/tmp/x"}))
+    with pytest.raises(ExperimentError, match="address unix:/tmp/x is not possible; expected host:port"):
+        made.join("b")
 
 
 def test_a_connection_over_a_long_way_has_the_time_it_needs(door, monkeypatch):

@@ -4,14 +4,16 @@ import errno
 import os
 
 import pytest
+import torch
 
 from facade import tree
-from facade.errors import ExperimentError, FacadeError, StorageError
+from facade.errors import DivergedError, ExperimentError, FacadeError, StorageError
+from facade.learner import Learner
 from facade.peers.headers import Kind, Request, Status
 from facade.peers.journal import Journal, Metrics
 from facade.peers.membership import Change, changed
 from facade.peers.outcome import read_site
-from facade.peers.shelf import LostCheckpointError
+from facade.peers.shelf import DivergedReplayError, LostCheckpointError
 from facade.peers.site import Site
 from facade.peers.wire import Origin
 from facade.runtimes import peer
@@ -94,8 +96,58 @@ def test_a_node_that_nobody_admits_where_it_arrives_says_so_in_a_sentence(node):
 def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
     asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
     assert node.run()
-    assert asked[:4] == [0, 1, 9, 1]
-    assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 1, 2]
+    assert asked[:4] == [0, 1, 9, 9]
+    assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 9, 10]
+
+
+def test_a_message_that_is_not_the_published_one_costs_no_checkpoint(node, home):
+    scripted(node)
+    node.run()
+    (home / "run" / "outcome.json").unlink()
+    node.close()
+    before = {path.name: path.read_bytes() for path in (home / "run" / "checkpoints").iterdir()}
+    again = Node(Site.load(home), shared_port=True)
+    scripted(again)
+    published = again._outgoing._published
+    published[12] = published[12]._replace(digest=b"another")
+    with pytest.raises(DivergedReplayError, match="round 12, played again"):
+        again.run()
+    again.close()
+    assert {path.name: path.read_bytes() for path in (home / "run" / "checkpoints").iterdir()} == before
+
+
+def test_a_site_publishes_nothing_that_nobody_would_use(node):
+    algorithm = node._scene.setup.algorithm
+    message = type(algorithm).message
+
+    def broken(self, turn, state):
+        return tree.map(lambda leaf: leaf * torch.nan if leaf.is_floating_point() else leaf, message(self, turn, state))
+
+    scripted(node)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(algorithm), "message", broken)
+        with pytest.raises(FacadeError, match=r"own message of round 0 holds values that are not finite \("):
+            node.run()
+    assert logged(node.site.home, "committed") == []
+
+
+def test_where_training_diverges_those_who_were_mixed_are_named(node, monkeypatch):
+    heard = {}
+
+    def gather(membership, own, ask):
+        heard.setdefault(2, ask.form._own)
+        return {2: ask.form._own}
+
+    def diverge(self, *_, **__):
+        if heard:
+            raise DivergedError("training diverged")
+        return fit(self, *_, **__)
+
+    fit = Learner.fit
+    monkeypatch.setattr(Learner, "fit", diverge)
+    node._gatherer.gather = gather
+    with pytest.raises(DivergedError, match=r"training diverged\. Mixed before it were messages of n2: if one"):
+        node.run()
 
 
 def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):

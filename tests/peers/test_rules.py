@@ -1,6 +1,7 @@
 """What must never be in the runtime, and what must be there before it starts."""
 
 import ast
+import errno
 import json
 import math
 import os
@@ -484,6 +485,31 @@ def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
     journal.write("next", round=3)
     journal.close()
     assert [event["event"] for event in lines(path)] == ["whole", "next"]
+
+
+class NearlyFull:
+    """A file on a disk that takes a few bytes of a line at a time, or for a moment none at all."""
+
+    def __init__(self, file, takes):
+        self.file, self.takes, self.closed = file, takes, False
+
+    def write(self, content):
+        takes = self.takes.pop(0) if self.takes else len(content)
+        if not takes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(content[:takes])
+
+
+def test_a_line_that_a_disk_takes_in_parts_is_whole_and_half_a_line_spoils_no_other(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    file, journal._file = journal._file, NearlyFull(journal._file, [5, 7])
+    journal.write("in parts")
+    journal._file.takes = [9, 0]
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.write("half")
+    journal.write("after it")
+    file.close()
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "after it"]
 
 
 def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):

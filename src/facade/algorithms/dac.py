@@ -24,6 +24,8 @@ from facade.optimisers import Memory
 from facade.tree import Params
 
 MOST_NODES = 4096
+LEAST_LOSS, MOST_LOSS = 1e-6, 1e6
+"""Between these, losses make similarities; what is no number, of a model that somebody broke, counts as the most."""
 
 
 class State(NamedTuple):
@@ -96,7 +98,8 @@ class DAC(Algorithm[State]):
         receiver, message = inbox.deliveries
         losses = turn.learner.compare(inbox.pool["model"], receiver, message, turn.samples("compare"))
         measured = state.measured.clone()
-        measured[receiver, inbox.senders[message]] = (1 / losses.double().clamp(min=1e-6)).float()
+        losses = losses.double().nan_to_num(MOST_LOSS).clamp(LEAST_LOSS, MOST_LOSS)
+        measured[receiver, inbox.senders[message]] = (1 / losses).float()
         state = state._replace(model=mean(inbox, inbox.pool["model"]), measured=measured)
         return self._listen(state, inbox, inbox.deliveries) if self.two_hop else state
 

@@ -17,12 +17,16 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from facade.errors import ExperimentError, first_mistake
+from facade.peers import identity
 from facade.peers.audience import Audience
 from facade.peers.journal import Event, lines
 from facade.peers.membership import Epochs, Membership, vouched
 from facade.peers.site import foreign_names
 
 Round = Annotated[int, Field(ge=0, lt=1 << 63)]
+Id = Annotated[str, Field(pattern=f"^{identity.ID}$")]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""Logs are other sites' words and are shown on a terminal: names and digests can be nothing else."""
 
 
 class When(NamedTuple):
@@ -35,7 +39,7 @@ class When(NamedTuple):
 class Started(BaseModel):
     """An event of a log: a site began, or began again."""
 
-    id: str
+    id: Id
     federation: str
 
 
@@ -44,7 +48,7 @@ class Committed(BaseModel):
 
     epoch: int
     round: Round
-    sha256: str
+    sha256: Digest
 
 
 class Heard(BaseModel):
@@ -52,8 +56,8 @@ class Heard(BaseModel):
 
     epoch: int
     round: Round
-    peer: str
-    sha256: str
+    peer: Id
+    sha256: Digest
 
 
 class Mixed(BaseModel):
@@ -156,7 +160,7 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
 def _check_origin(log: Log, before: dict[str, Log], epochs: Epochs) -> None:
     federation = epochs.known[0].federation
     if log.federation != federation:
-        raise ExperimentError(f"the log of '{log.id}' is of federation '{log.federation}', the list of '{federation}'")
+        raise ExperimentError(f"the log of '{log.id}' is of federation {log.federation!r}, the list of {federation!r}")
     if log.id in before:
         raise ExperimentError(f"more than one log is of '{log.id}'; give one for each site")
     if not any(membership.has(log.id) for membership in epochs.known):

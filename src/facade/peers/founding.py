@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,9 +50,9 @@ def found_site(home: Path, new: NewSite) -> Path:
     for admin in new.admins:
         if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
             raise ExperimentError(f"--admin {admin} is not a public key; expected 64 hexadecimal digits")
-    check_address("--address", new.address)
+    identity.check_address("--address", new.address)
     if listen := new.settings.get("listen"):
-        check_address("--listen", listen)
+        identity.check_address("--listen", listen)
     with store.writing(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (home / "node.toml").exists():
@@ -68,16 +67,6 @@ def found_site(home: Path, new: NewSite) -> Path:
     join = home / f"{new.id}.join"
     store.replace(join, Join(new.id, new.address, certificate.decode(), public).json().encode())
     return join
-
-
-def check_address(option: str, address: str) -> None:
-    """Refuse what is not host:port."""
-    host, _, port = address.rpartition(":")
-    plain = re.fullmatch(r"\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+", host)
-    if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ExperimentError(
-            f"{option} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
-        )
 
 
 def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:

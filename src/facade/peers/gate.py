@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from facade.peers import identity
 from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.journal import Journal, Metrics
-from facade.peers.membership import Epochs
+from facade.peers.membership import Epochs, Limits
 from facade.peers.refusals import Reason, RefusedError
 from facade.peers.shelf import Outgoing
 
 MOST_CALLS = 4
 """Calls of one member at a time; more are told to come back."""
 LONGEST_WAIT = 1.0
-"""Seconds that a call for the message being made is held, so that callers need not ask again and again."""
+"""Seconds that a call for the message being made is held at most, so that callers need not ask again and again."""
 
 Entitled = Callable[[int, int], bool]
 """Whether member number `caller` may have the message of a round: (round, caller)."""
@@ -35,7 +35,7 @@ class Gate:
     entitled: Entitled
     last_round: int
     """The round of the final exchange; there is none beyond."""
-    largest_chunk: int
+    limits: Limits
     journal: Journal
     metrics: Metrics
     round: int = 0
@@ -82,17 +82,32 @@ class Gate:
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             raise RefusedError(Reason.EXPIRED)
 
+    def take_place(self, id: str) -> bool:
+        """Whether a member may have one call more. Who takes a place frees it when the caller has its reply or has
+        gone, no earlier: replies that nobody reads are kept in memory."""
+        with self._lock:
+            free = self._calls[id] < MOST_CALLS
+            self._calls[id] += free
+            return free
+
+    def free_place(self, id: str) -> None:
+        """A call of a member is over."""
+        with self._lock:
+            self._calls[id] -= 1
+
     def answer(self, id: str, content: bytes) -> Reply:
         """The reply to a member's call."""
         try:
-            with self._one_of_few(id):
-                if len(content) > LONGEST_REQUEST:
-                    raise RefusedError(Reason.TOO_LONG, f"{len(content)} bytes")
-                return self._answer(id, Request.parse(content))
+            if len(content) > LONGEST_REQUEST:
+                raise RefusedError(Reason.TOO_LONG, f"{len(content)} bytes")
+            return self._answer(id, Request.parse(content))
         except RefusedError as refusal:
-            self.refuse(id, refusal)
-            own = self.epochs.governing(self.round).digest
-            return Reply(Status.REFUSED, self.round, refusal.reason, digest=own)
+            return self.refusal(id, refusal)
+
+    def refusal(self, id: str, refused: RefusedError) -> Reply:
+        """The reply to a member's call that is refused."""
+        self.refuse(id, refused)
+        return Reply(Status.REFUSED, self.round, refused.reason, digest=self.epochs.governing(self.round).digest)
 
     def refuse(self, id: str, refusal: RefusedError) -> None:
         """Count and log a refusal."""
@@ -120,18 +135,20 @@ class Gate:
 
     def _measure(self, request: Request) -> Reply:
         """Zeros for a member that measures its line: never more than a chunk, as any neighbour may pull."""
-        if not 0 < request.length <= self.largest_chunk:
+        if not 0 < request.length <= self.limits.chunk:
             raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes to measure with")
         return Reply(Status.HERE, self.round, total=request.length, chunk=bytes(request.length))
 
     def _pull(self, request: Request) -> Reply:
         soon = request.round <= self.round + 1
-        found = self.outgoing.get(request.round, LONGEST_WAIT if soon else 0.0)
+        # Half the grace: a caller that grants no more must know that this site is there before it goes on.
+        held = min(LONGEST_WAIT, self.limits.grace / 2)
+        found = self.outgoing.get(request.round, held if soon else 0.0)
         if found is None:
             return self._absent(request.round)
         if not self.entitled(request.round, request.caller):
             raise RefusedError(Reason.NOT_ENTITLED, f"number {request.caller} is no neighbour in round {request.round}")
-        if not 0 < request.length <= self.largest_chunk or request.offset >= found.total:
+        if not 0 < request.length <= self.limits.chunk or request.offset >= found.total:
             raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {found.total}")
         try:
             chunk = found.chunk(request.offset, request.length)
@@ -143,25 +160,3 @@ class Gate:
         """What to say of a message that is not on the shelf."""
         here = self.round
         return Reply(Status.GONE if round < here else Status.NOT_YET, here)
-
-    def _one_of_few(self, id: str) -> _Place:
-        return _Place(self._calls, self._lock, id)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """One of the calls that a member may have under way."""
-
-    calls: Counter[str]
-    lock: threading.Lock
-    id: str
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.calls[self.id] >= MOST_CALLS:
-                raise RefusedError(Reason.BUSY)
-            self.calls[self.id] += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.calls[self.id] -= 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 TLS_KEY, SIGNING_KEY, CERTIFICATE = "tls.key", "signing.key", "certificate.pem"
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+ID = "[a-z0-9][a-z0-9-]{0,31}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class Join:
             written = json.loads(path.read_text())
             join = cls(**{key: str(written[key]) for key in ("id", "address", "certificate", "signing_key")})
             check_name(join.id)
+            check_address("address", join.address)
             join = dataclasses.replace(join, certificate=canonical_pem(join.certificate))
+            check_certificate(join.id, join.certificate)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is not a .join file ({error}); make one with: facade node init") from None
         return join
@@ -56,8 +58,18 @@ class Join:
 
 def check_name(name: str) -> None:
     """Ids are short and plain, for they become names in certificates and paths."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(ID, name):
         raise ExperimentError(f"id '{name}' is not possible; use up to 32 letters a-z, digits and hyphens, such as h07")
+
+
+def check_address(option: str, address: str) -> None:
+    """Refuse what is not host:port."""
+    host, _, port = address.rpartition(":")
+    plain = re.fullmatch(r"\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+", host)
+    if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ExperimentError(
+            f"{option} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
+        )
 
 
 def private(path: Path, content: bytes) -> None:
@@ -168,6 +180,25 @@ def new_certificate(name: str, days: int, starts: datetime.datetime | None = Non
 def tls_name(id: str) -> str:
     """The name a member's certificate is made out to; addresses play no part in trust."""
     return f"{id}.facade.invalid"
+
+
+def check_certificate(id: str, pem: str) -> None:
+    """ValueError for a certificate that is made out to another than the site of an id, or could sign others. TLS
+    looks trusted ones up by subject: whoever had another's would shut that site out."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    certificate = parsed(pem)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        signs = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        raise ValueError(f"the certificate of '{id}' was not made by facade node init or rotate") from None
+    common = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if common != [id] or list(names) != [x509.DNSName(tls_name(id))] or signs:
+        raise ValueError(
+            f"the certificate of '{id}' is not made out to that site alone; make one with: facade node init"
+        )
 
 
 def fingerprint(pem: str | bytes) -> str:

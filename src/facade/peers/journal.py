@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ Event = dict[str, Any]
 
 class Journal:
     """An append-only log; every line has a time and an event. Lines are written whole and at once,
-    so a killed process leaves at most one half line, which the next start ends."""
+    so a killed process leaves at most one half line, which the next line ends."""
 
     def __init__(self, path: Path, listen: Callable[[Event], None] = lambda event: None) -> None:
         self._path = path
@@ -27,12 +28,11 @@ class Journal:
         """Told every event, by the thread that it happens in."""
         with store.writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            """Whether half a line stands at the end: a new one must not be glued to it."""
             self._file = path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
-        if torn:
-            self._add(b"\n")
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a line."""
@@ -43,8 +43,18 @@ class Journal:
 
     def _add(self, line: bytes) -> None:
         with self._lock, store.writing(self._path):
-            if not self._file.closed:  # a handler may outlive its server by a moment
-                self._file.write(line)
+            if self._file.closed:  # a handler may outlive its server by a moment
+                return
+            left = memoryview(b"\n" + line if self._torn else line)
+            self._torn = True
+            while left:  # on a disk that is nearly full, part of a line may be taken
+                left = left[self._file.write(left) :]
+            self._torn = False
+
+    def sync(self) -> None:
+        """Have all lines on the disk."""
+        with self._lock, store.writing(self._path):
+            os.fsync(self._file.fileno())
 
     def refused(self, peer: str, reason: str, **facts: Any) -> None:
         """Count a refusal and add its line; of a flood for one reason, the first hundred and then every power of

@@ -101,16 +101,20 @@ class Membership(Part):
     admins: list[str] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _ids_are_sorted_and_keys_unique(self) -> Membership:
+    def _ids_are_sorted_and_certificates_their_own(self) -> Membership:
         ids = [member.id for member in self.members]
         if ids != sorted(set(ids)):
             raise ValueError("members must be listed once each, in ascending order of their ids")
         for member in self.members:
             if any(pem != identity.canonical_pem(pem) for pem in member.certificates):
                 raise ValueError(f"the certificate of '{member.id}' is not in plain PEM; make the list of .join files")
-        prints = [identity.fingerprint(pem) for member in self.members for pem in member.certificates]
-        if len(prints) != len(set(prints)):
-            raise ValueError("two members have the same certificate")
+            for pem in member.certificates:
+                identity.check_certificate(member.id, pem)
+            if len({identity.parsed(pem).subject for pem in member.certificates}) < len(member.certificates):
+                raise ValueError(
+                    f"the two certificates of '{member.id}' have the same subject, by which TLS looks them up; make a"
+                    " new one with: facade node rotate"
+                )
         return self
 
     @functools.cached_property

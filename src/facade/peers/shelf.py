@@ -48,17 +48,21 @@ class Outgoing:
             for saved in self._store.newest_first()
         }
 
-    def commit(self, round: int, content: bytes) -> Published:
-        """Put a round's message on disk and publish it. A message that is there already must be the
-        same: others may have used it."""
-        digest = hashlib.sha256(content).digest()
+    def check(self, round: int, content: bytes) -> None:
+        """DivergedReplayError unless a round's message, if it is published, is this one: others may have used it."""
         known = self._published.get(round)
-        if known is not None and known.digest != digest:
+        if known is not None and known.digest != hashlib.sha256(content).digest():
             raise DivergedReplayError(
                 f"round {round}, played again, gives another message than the one published before;"
                 " the data, the code or the machine have changed since: restore them, or leave the federation"
             )
-        made = known or Published(self._store.save(round, content), len(content), digest)
+
+    def commit(self, round: int, content: bytes) -> Published:
+        """Put a round's message on disk and publish it. A message that is there already must be the same."""
+        self.check(round, content)
+        made = self._published.get(round) or Published(
+            self._store.save(round, content), len(content), hashlib.sha256(content).digest()
+        )
         with self._ready:
             self._published[round] = made
             kept = set(self._store.numbers)

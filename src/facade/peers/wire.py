@@ -81,11 +81,10 @@ class Form:
     def _checked(self, body: bytes) -> Any:
         from safetensors.torch import load
 
-        flat = load(body)
-        for name, leaf in flat.items():
-            if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
-                raise RefusedError(Reason.NOT_FINITE, name)
-        message = tree.unflatten(flat, self._own)
+        message = tree.unflatten(load(body), self._own)
+        broken = not_finite(message)
+        if broken:
+            raise RefusedError(Reason.NOT_FINITE, broken[0])
         for name, norm in self._norms(message).items():
             limit = self._limits[name]
             if norm > limit:
@@ -96,6 +95,12 @@ class Form:
         """Euclidean norms of a message's entries with weights; of a message without entries, that of all of it."""
         entries = message if isinstance(message, dict) else {"message": message}
         return {name: _norm(entry) for name, entry in entries.items() if name not in self._no_weights}
+
+
+def not_finite(message: Any) -> list[str]:
+    """The names of tensors that hold infinities or what is no number."""
+    leaves = tree.flatten(message).items()
+    return [name for name, leaf in leaves if leaf.is_floating_point() and not bool(torch.isfinite(leaf).all())]
 
 
 def _check_envelope(envelope: bytes, origin: Origin) -> None:

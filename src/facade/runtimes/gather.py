@@ -71,6 +71,8 @@ class _Pull:
     announced: tuple[int, bytes] | None = None
     chunk: int = FIRST_CHUNK
     retries: int = 0
+    tried: bool = False
+    """Whether a call has brought an answer, or none."""
     answered: bool = False
     refused: Reason = Reason.NONE
     """Why the peer refused the last call that it refused."""
@@ -142,10 +144,12 @@ class Gatherer:
         while wait.outstanding:
             _look(membership, pulls, wait)
             left = ask.policy.until(wait) - time.monotonic()
-            if left <= 0:
+            # Nobody is outvoted unasked: before a jump, who has not had the time to answer is given that of a call.
+            asked = all(pull.tried for peer, pull in pulls.items() if membership.members[peer].id in wait.outstanding)
+            if left <= 0 and (asked or len(behind) <= len(heard)):
                 break
             try:
-                told = news.get(timeout=min(left, 0.5))
+                told = news.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
             except queue.Empty:
                 self._watch(ask.round)
                 continue
@@ -269,6 +273,7 @@ class Gatherer:
                     reply = self._links.to(peer).call(request, _CALL_SECONDS)
                     seconds = time.monotonic() - began
             except UnreachableError as error:
+                pull.tried = True
                 if error.denied:
                     raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
                 pull.chunk = max(pull.chunk // 2, SMALLEST_CHUNK)
@@ -276,7 +281,7 @@ class Gatherer:
                 pull.stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            pull.answered = True
+            pull.tried = pull.answered = True
             if reply.status is Status.GONE:
                 raise BehindError(_beyond(ask, reply.round))
             if reply.status is Status.HERE:

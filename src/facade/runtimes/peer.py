@@ -16,7 +16,7 @@ from typing import Any
 
 from facade import store, tree
 from facade.engine import Played, play, turn_of
-from facade.errors import FacadeError
+from facade.errors import DivergedError, FacadeError
 from facade.messages import Everyone, Inbox, Post
 from facade.peers import identity
 from facade.peers.gate import Gate
@@ -27,7 +27,7 @@ from facade.peers.outcome import Outcome, read_site, write_site
 from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
 from facade.peers.site import Site
 from facade.peers.waiting import Patient, Policy, policy
-from facade.peers.wire import Form, Origin, pack
+from facade.peers.wire import Form, Origin, not_finite, pack
 from facade.records import RunDirectory, environment
 from facade.rows import Row
 from facade.runtimes import baseline as beside
@@ -97,7 +97,7 @@ class Node:
             self._outgoing,
             self.lists.entitled,
             self._scene.plan.rounds,
-            limits.chunk,
+            limits,
             self.journal,
             self.metrics,
             begun - 1 if self._joins else begun,  # one that joins is not there before the others are
@@ -125,7 +125,8 @@ class Node:
             what = f" (messages up to round {published[-1]} are published)" if published else ""
             raise LostCheckpointError(
                 f"this site's run has begun{what} but cannot be continued: {self._checkpoints.missing()}; restore"
-                f" what is missing from a copy, or move {self.site.run} away to begin again with the first round"
+                " what is missing from a copy. Without one, ask the federation's admin to remove this site and then to"
+                f" add it again, and move {self.site.run} away before it starts with the list that adds it"
             )
 
     def run(self) -> Outcome:
@@ -179,7 +180,10 @@ class Node:
         begin: Callable[[], tuple[int, Any]] = functools.partial(self._scene.start, self._saved)
         while True:
             try:
-                start, scene = begin(), self._scene
+                try:
+                    start, scene = begin(), self._scene
+                except _NextEpochError:
+                    continue  # under the new list: nothing was played under the old one
                 game = play(scene.setup.algorithm, scene.shard, scene.plan, scene.setup.federation, start)
                 return self._drive(game)
             except _NextEpochError:
@@ -207,14 +211,33 @@ class Node:
             except StopIteration as end:
                 played: Played = end.value
                 return played
+            except DivergedError as error:
+                raise self._diverged(error, inbox) from None
+
+    def _diverged(self, error: DivergedError, inbox: Inbox) -> DivergedError:
+        """The error, with those whose messages were mixed before it."""
+        others = [number for number in inbox.senders.tolist() if number != self._scene.number]
+        if not others:
+            return error
+        names = ", ".join(self.membership.members[number].id for number in others)
+        return DivergedError(
+            f"{error}. Mixed before it were messages of {names}: if one of them sends broken models, have it removed"
+        )
 
     def _commit(self, post: Post) -> None:
         """Make the round's start and then its message durable. Only what is on disk is served, and a
         message is on disk only if the state that it was made from is."""
+        if broken := not_finite(post.outbox):
+            raise FacadeError(
+                f"this site's own message of round {post.round} holds values that are not finite ({broken[0]}), which"
+                " nobody would use; the algorithm, or the data, must not make such"
+            )
+        content = pack(Origin(self.membership.digest, self._scene.number, post.round), post.outbox)
+        self._outgoing.check(post.round, content)  # before a state that diverges takes the place of a good one
         self._checkpoints.save(post.round, self.membership.epoch, post.state, self.ledger.plain())
-        origin = Origin(self.membership.digest, self._scene.number, post.round)
+        self.journal.sync()  # what was mixed must be known if this round is ever to be played again
         self.gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
-        published = self._outgoing.commit(post.round, pack(origin, post.outbox))
+        published = self._outgoing.commit(post.round, content)
         self.lists.forget(post.round - self.membership.limits.window)
         what = {"sha256": published.digest.hex(), "bytes": published.total}
         self.journal.write("committed", round=post.round, epoch=self.membership.epoch, **what)

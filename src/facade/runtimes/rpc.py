@@ -4,6 +4,7 @@ certificates; no certificate authority and no host name plays a part.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import socket
 import ssl
@@ -24,7 +25,8 @@ from facade.peers.refusals import Reason, RefusedError
 
 _SERVICE = "facade.Peer"
 _METHOD = "Call"
-_KEEPALIVE = [
+_OPTIONS = [
+    ("grpc.per_message_decompression", 0),  # nobody here compresses, and a little may unpack to very much
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -56,7 +58,7 @@ class Server:
         self._server = grpc.server(
             self._pool,
             options=[
-                *_KEEPALIVE,
+                *_OPTIONS,
                 ("grpc.max_receive_message_length", LONGEST_REQUEST),
                 ("grpc.max_concurrent_streams", 16),
                 ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
@@ -91,6 +93,10 @@ class Server:
         except RefusedError as refusal:
             self._gate.refuse("?", refusal)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal.reason.word)
+        if not self._gate.take_place(id):
+            return self._gate.refusal(id, RefusedError(Reason.BUSY)).packed()
+        if not context.add_callback(functools.partial(self._gate.free_place, id)):  # the caller has hung up
+            self._gate.free_place(id)
         return self._gate.answer(id, content).packed()
 
     def stop(self, seconds: float = 2.0) -> None:
@@ -133,6 +139,11 @@ class UnreachableError(Exception):
         self.denied = denied
 
 
+def _plain(details: str | None) -> str:
+    """What gRPC says of a failed call, which may be the other side's own words: one line for a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in (details or "")[:300])
+
+
 class Link:
     """The way to one peer; it connects when it is first used, and again after trouble."""
 
@@ -143,7 +154,7 @@ class Link:
             peer.address,
             credentials,
             options=[
-                *_KEEPALIVE,
+                *_OPTIONS,
                 ("grpc.ssl_target_name_override", identity.tls_name(peer.id)),
                 ("grpc.max_receive_message_length", largest_chunk + LARGEST_REPLY_HEAD),
                 ("grpc.initial_reconnect_backoff_ms", 100),
@@ -161,7 +172,7 @@ class Link:
             content = self._call(request.packed(), timeout=seconds)
         except grpc.RpcError as error:
             denied = error.code() is grpc.StatusCode.PERMISSION_DENIED
-            raise UnreachableError(f"{error.code().name}: {error.details()}", denied) from None
+            raise UnreachableError(f"{error.code().name}: {_plain(error.details())}", denied) from None
         except ValueError:  # the channel was closed by another thread
             raise UnreachableError("closed") from None
         return Reply.parse(content)
