@@ -301,11 +301,40 @@ def test_deprl_keeps_the_momentum_of_head_and_core_and_notes_the_heads_loss():
     assert torch.equal(after.loss, heads.loss)
 
 
-def test_a_model_without_loss_is_very_similar_and_not_infinitely(monkeypatch):
+@pytest.mark.parametrize(("loss", "similarity"), [(0.0, 1e6), (torch.inf, 1e-6), (torch.nan, 1e-6)])
+def test_a_model_s_similarity_is_a_number_whatever_its_loss(loss, similarity, monkeypatch):
     setup = made(tiny("dac"))
     turn = one_turn(setup, 0)
     state = setup.algorithm.local(turn, setup.algorithm.init(turn.shard))
-    monkeypatch.setattr(type(turn.learner), "compare", lambda self, models, receiver, *_: torch.zeros(len(receiver)))
+    monkeypatch.setattr(
+        type(turn.learner), "compare", lambda self, models, receiver, *_: torch.full((len(receiver),), loss)
+    )
     heard = inbox_of(turn.shard, setup.algorithm.message(turn, state), setup.algorithm.wanted(turn, state))
     measured = setup.algorithm.mix(turn, state, heard).measured
-    assert measured.max() == pytest.approx(1e6)
+    assert measured[measured > 0].tolist() == pytest.approx([similarity] * int(turn.degree.sum()))
+
+
+@pytest.mark.parametrize("own_head", ["if-chosen", "always"])
+def test_infinities_in_a_head_stay_what_they_are(own_head):
+    setup = made(tiny("facade", "algorithm.warmup=0", f"algorithm.own_head={own_head}"))
+    turn = one_turn(setup, 3)
+    state = setup.algorithm.init(turn.shard)
+    masks = tree.map(lambda leaf: torch.full_like(leaf, -torch.inf), state.heads)
+    heard = inbox_of(turn.shard, setup.algorithm.message(turn, state._replace(heads=masks)), turn.edges)
+    mixed = setup.algorithm.mix(turn, state._replace(heads=masks), heard)
+    assert all((leaf == -torch.inf).all() for leaf in mixed.heads.values())
+
+
+def test_nodes_that_are_offline_do_not_work(monkeypatch):
+    setup = made(tiny("el", "network.offline=0.6"))
+    algorithm, worked = type(setup.algorithm), []
+    local = algorithm.local
+    monkeypatch.setattr(
+        algorithm,
+        "local",
+        lambda self, turn, state: worked.append(turn.shard.nodes.tolist()) or local(self, turn, state),
+    )
+    travelled(setup)
+    online = [np.flatnonzero(setup.plan.network.online(setup.plan.seed, r, np.arange(8))).tolist() for r in range(4)]
+    assert worked == [nodes for nodes in online if nodes]
+    assert any(0 < len(nodes) < 8 for nodes in worked)

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
-from facade import ExperimentError, linear_heads, models, tree
+from facade import ExperimentError, linear_heads, models, rehearsal, tree
+from facade.errors import DivergedError
 from facade.learner import Learner, Training
 from facade.linear_heads import fitted as fitted_head
 from facade.linear_heads import row_losses
@@ -430,3 +431,33 @@ def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale):
     for part in range(5):
         one = fitted_head(z[fold != part], y[fold != part], head, 80)
         assert all(torch.allclose(side[name][part], leaf, atol=1e-9) for name, leaf in one.items())
+
+
+class Centred(nn.Module):
+    """Changes the data that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x -= 3
+        return self.head(x.flatten(1))
+
+
+def with_an_activation_in_place_at_the_beginning():
+    return nn.Sequential(OrderedDict(first=nn.ReLU(inplace=True), flat=nn.Flatten(), head=nn.Linear(16, CLASSES)))
+
+
+@pytest.mark.parametrize("factory", [Centred, with_an_activation_in_place_at_the_beginning])
+def test_a_model_that_changes_its_input_is_refused(factory):
+    with pytest.raises(ExperimentError, match="the model changes its input in place"):
+        rehearsal.outputs(factory(), (1, 4, 4), 2)
+
+
+def test_a_model_that_gives_no_finite_loss_ends_the_run():
+    run_away = tiny("el", "training.rounds=1", "training.steps=1", "training.lr=1e30", "evaluation.every=1")
+    with pytest.raises(
+        DivergedError, match=r"node 0 gives no finite loss on its test data after round 1; try a smaller"
+    ):
+        ran(run_away)

@@ -1,6 +1,7 @@
 """Farthest-first seeding: what nodes agree on, what it costs, and that it settles."""
 
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from facade.engine import Network, Turn, play, turn_of
 from facade.messages import EVERYONE, Deliveries, Edges, Inbox
 from facade.result import health_of_heads
 from facade.runtimes.local import deliver
-from facade.setup import set_up
+from facade.setup import planned, set_up
 from facade.topology import Regular, Ring, Star, diameter
 
 
@@ -277,6 +278,25 @@ def test_only_who_gossips_asks_how_far_news_travel():
     assert vars(set_up(experiment("6:2", 40, *fixed)).plan)["spread"] == 6
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        (("network.loss=0.1", "network.offline=0.1"), False),
+        (("network.loss=0.3",), True),
+        (("network.loss=0.2", "network.offline=0.1"), True),
+        (("topology.fresh=false",), False),
+        (("topology.fresh=false", "network.offline=0.01"), True),
+    ],
+)
+def test_where_nodes_may_miss_what_the_others_agreed_on_that_is_said(settings, warned):
+    for way, expected in (("farthest", warned), ("none", False)):
+        described = experiment("30:2", 200, *settings, seeding=way)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            planned(described)
+        assert [("start from other ones" in str(warning.message)) for warning in said] == [True] * expected
+
+
 def test_revival_on_a_graph_on_which_news_travel_too_slowly_is_refused():
     slow = experiment("90:6", 300, "topology.name=ring", "topology.fresh=false", revival=True)
     with pytest.raises(ExperimentError, match="gossips for 50 rounds on this graph, and every 50 rounds anew"):
@@ -322,12 +342,12 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 
 def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_momentum(monkeypatch):
     for module in (facade_algorithm, health, revival):
-        monkeypatch.setattr(module, "MEMORY", 6)
+        monkeypatch.setattr(module, "MEMORY", 8)
     dead = lambda known, _: (torch.arange(4) > 1).expand(known.last.shape).clone()  # noqa: E731
     monkeypatch.setattr(facade_algorithm, "dead", dead)
     settings = ("algorithm.revival=true", "algorithm.heads=4", "training.momentum=0.9", "training.lr=0.01")
     setup = made(tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60"))
-    closes = Calendar(1, 4).ready(setup.plan.spread) + 6 + setup.plan.spread
+    closes = Calendar(1, 4).ready(setup.plan.spread) + 8 + setup.plan.spread
     state = travelled(setup).states()[closes]
     winner = int(state.seeding.origin[0])
     assert set(state.seeding.origin.tolist()) == {winner}
@@ -340,8 +360,13 @@ def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_mome
     for leaf in tree.flatten(revived.heads_memory).values():
         assert (leaf[winner, 2] == 0).all()
         assert int((leaf == 0).flatten(2).all(2).sum()) == 1
-    later = setup.algorithm._revive(one_turn(setup, closes + 1), full)
-    assert all(torch.equal(leaf, state.heads[name]) for name, leaf in later.heads.items()), "a window closes once"
+    later = setup.algorithm._revive(one_turn(setup, closes + 1), revived)
+    assert all(torch.equal(leaf, revived.heads[name]) for name, leaf in later.heads.items()), "a window closes once"
+    late = setup.algorithm._revive(one_turn(setup, closes + 1), full)  # the winner was offline when it closed
+    assert all(torch.equal(leaf, revived.heads[name]) for name, leaf in late.heads.items())
+    missed = full._replace(seeding=full.seeding._replace(stage=full.seeding.stage - 1))  # offline in all of the window
+    stale = setup.algorithm._revive(one_turn(setup, closes), missed)
+    assert all(torch.equal(leaf, state.heads[name]) for name, leaf in stale.heads.items())
 
 
 def test_without_revival_a_dead_head_stays_dead():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from facade import seeds, stacks, tree
 from facade.data.federation import Federation, Holdings, Labelled
-from facade.errors import ExperimentError
+from facade.errors import DivergedError, ExperimentError
 from facade.learner import Examined, Learner
 from facade.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
 from facade.topology import Graph, Topology
@@ -118,6 +118,8 @@ class Network:
 
     def online(self, seed: int, round: int, nodes: Ids) -> NDArray[np.bool_]:
         """Which nodes take part in a round; addressed by (seed, round, node)."""
+        if not self.offline:
+            return np.ones(len(nodes), np.bool_)
         return seeds.uniform(seed, "offline", round, nodes, 1)[:, 0] >= self.offline
 
     def deliver(self, shard: Shard, round: int, wanted: Edges | Everyone) -> Edges | Everyone:
@@ -199,13 +201,13 @@ def play(
         with watch.phase("topology"):
             turn = turn_of(shard, plan, round)
         before = state
-        state = algorithm.local(turn, state)
+        online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
+        state = _trained(algorithm, turn, state, online)
         wanted = plan.network.deliver(shard, round, algorithm.wanted(turn, state))
         inbox = yield Post(round, algorithm.message(turn, state), wanted, before, rows)
         with watch.phase("mix"):
             state = algorithm.mix(turn, state, inbox)
-            if plan.network.offline:
-                online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
+            if not online.all():
                 state = tree.where(online, state, before)
         rows = _notes(algorithm, shard, state, round, _heard(shard, inbox))
         del inbox, before  # with many nodes, each holds as much as the state itself
@@ -286,6 +288,17 @@ def _known(value: Any) -> Any:
     return value if math.isfinite(value) else None
 
 
+def _trained(algorithm: Algorithm[Any], turn: Turn, state: Any, online: Tensor) -> Any:
+    """The state after the local work of the nodes that are online [S]."""
+    if online.all():
+        return algorithm.local(turn, state)
+    rows = torch.nonzero(online).flatten()
+    if not len(rows):
+        return state
+    worked = algorithm.local(turn.only(rows), tree.rows(state, rows))
+    return tree.map(lambda old, new: old.index_copy(0, rows, new), state, worked)
+
+
 def _evaluations(
     algorithm: Algorithm[Any], shard: Shard, plan: Plan, federation: Federation, state: Any, done: int
 ) -> list[Row]:
@@ -298,6 +311,12 @@ def _evaluations(
             if sets is None:
                 continue
             examined = evaluate(shard, models, sets, federation.test_of[shard.nodes], len(federation.classes))
+            broken = shard.nodes[~torch.isfinite(examined.loss).numpy()]
+            if len(broken):
+                raise DivergedError(
+                    f"the model of node {broken[0]} gives no finite loss on its test data after round {done}; try a"
+                    " smaller training.lr"
+                )
             for i, row in enumerate(rows):
                 row[f"{prefix}confusion"] = examined.confusion[i].tolist()
                 row[f"{prefix}loss"] = examined.loss[i].item()

@@ -36,7 +36,7 @@ def check_head(module: nn.Module, head: tuple[str, ...]) -> None:
 def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
     """How many classes the model tells apart, after a pass in training with a batch of so many and one in evaluation
     that show what a run could not repeat: numbers drawn from torch's own generator, averages that depend on a count
-    kept outside the weights."""
+    kept outside the weights, inputs that are changed in place."""
     module = copy.deepcopy(module)
     for name, part in module.named_modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats and part.momentum is None:
@@ -62,6 +62,11 @@ def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
                 "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
                 " dropout3d in training mode are drawn repeatably: replace the rest"
             )
+    if x._version:  # it rises with changes in place
+        raise ExperimentError(
+            "the model changes its input in place, which is the data that others are computed from; write x = x - 1"
+            " instead of x -= 1, and no inplace=True in a first layer"
+        )
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         kind = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
         raise ExperimentError(f"the model gives an output of {kind} for two samples; expected [2, classes]")

@@ -148,7 +148,7 @@ class Topology(ABC):
 
     def spread(self, n: int, seed: int, fresh: bool) -> int:
         """Rounds in which a rumour reaches everyone: on a fixed graph its diameter, on fresh ones
-        log2 n, and two more in either case for messages that are lost."""
+        log2 n, and two more in either case for the few messages that are lost."""
         return (math.ceil(math.log2(n)) if fresh else diameter(self.draw(n, seed, 0))) + 2
 
 

@@ -133,6 +133,7 @@ def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
     checks.check_message_schema(experiment)
 
 
+@pytest.mark.filterwarnings("ignore:network.loss")  # of trouble in which seeds may not be agreed on
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("heads", ["2", "auto"])
 def test_seeding_keeps_the_contract(check, heads):

@@ -214,6 +214,14 @@ def test_a_cluster_without_training_images_is_refused():
         )  # fmt: skip
 
 
+def test_nodes_that_bring_their_own_data_have_the_classes_of_their_clusters():
+    nodes = [(images(8), np.arange(8) % 4, images(4), np.arange(4))] * 4
+    made = Federation.from_nodes(nodes, clusters=[0, 0, 1, 1], skew="labels", groups=[[0, 1], [2, 3]])
+    assert [sorted(set(part.y.tolist())) for part in made.tests] == [[0, 1]] * 2 + [[2, 3]] * 2
+    with pytest.raises(ExperimentError, match="has 1 groups of classes but there are 2 clusters"):
+        Federation.from_nodes(nodes, clusters=[0, 0, 1, 1], skew="labels", groups=[[0, 1, 2, 3]])
+
+
 def test_a_cluster_without_test_images_is_refused():
     with pytest.raises(DataError, match="test set 1 is empty"):
         Federation.from_arrays(

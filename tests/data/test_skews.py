@@ -201,7 +201,7 @@ def test_labels_divide_a_groups_images_among_its_clusters_nodes():
     ("groups", "sentence"),
     [
         ([], "needs data.groups, the classes of each cluster"),
-        ([[0], [1], [2]], "has 3 groups of classes but data.clusters = '2:2' names 2 clusters"),
+        ([[0], [1], [2]], "has 3 groups of classes but there are 2 clusters"),
         ([[0], [4]], "names class 4; 'given' has classes 0 to 3"),
         ([[0, 1], [1]], "names class 1 twice"),
         ([[0, 1], []], "leaves a cluster without a class"),

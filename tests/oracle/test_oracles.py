@@ -155,6 +155,7 @@ def assert_same_similarities(state: Any, nodes: list[loops.Node]) -> None:
             assert float(state.measured[i, j]) == pytest.approx(float(node["measured"].get(j, 0.0)), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:network.loss")  # of trouble in which seeds may not be agreed on
 @pytest.mark.filterwarnings("ignore:the graph falls into parts")
 @pytest.mark.parametrize("case", CASES)
 def test_fast_equals_slow_after_every_round(case):
@@ -180,6 +181,7 @@ def test_the_cases_reach_every_rule_of_choosing_and_mixing():
     assert len(late) == 5 + 2
 
 
+@pytest.mark.filterwarnings("ignore:network.loss")
 def test_seeded_cases_find_seeds_of_both_clusters():
     (*_, end) = slow("facade, seeded")
     assert {len({node["choice"] for node in nodes}) for nodes in (end[:5], end[5:])} == {1}

@@ -4,6 +4,7 @@ import pytest
 
 from facade import Experiment, estimate
 from facade.paper import settings, theory
+from facade.paper.descent import reduced
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
 from surroundings import EXPERIMENTS, csv_lines
@@ -99,6 +100,19 @@ def test_table_one_needs_no_runs(command, tmp_path):
     weights = {what: difference for what, difference in found.items() if what.endswith("weights")}
     assert list(weights.values()) == ["-30166", "-129446", "+2649"]
     assert {difference for what, difference in found.items() if what not in weights} <= {"+0", "+0.0000"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (settings.Scale(), ""),
+        (settings.Scale(seeds=(1,)), ""),
+        (settings.Scale(seeds=(3, 4)), "CHANGED: seed 3 alone"),
+        (settings.Scale(quick=True, seeds=(1, 2)), "QUICK: 120 of 400 rounds, seed 1 alone"),
+    ],
+)
+def test_a_figure_of_the_theory_says_of_which_seed_it_is(scale, said):
+    assert reduced(scale) == said
 
 
 @pytest.fixture(scope="module")

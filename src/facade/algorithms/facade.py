@@ -30,7 +30,7 @@ from facade.algorithms.base import Algorithm, chosen, joined, put
 from facade.algorithms.health import MEMORY, Health, all_alive, dead, heard, unheard
 from facade.engine import Plan, Shard, Turn
 from facade.errors import ExperimentError
-from facade.messages import Inbox, mean, means, per_row, totals
+from facade.messages import Inbox, mean, means, totals
 from facade.optimisers import Memory
 from facade.tree import Params
 
@@ -118,9 +118,9 @@ class Facade(Algorithm[State]):
             raise ExperimentError(
                 "algorithm.heads = 'auto' judges heads of one linear layer, and this model's is another; say how many"
             )
-        draws = [shard.learner.init(shard.seed, j, shard.nodes) for j in range(self.k)]
-        core = shard.learner.split(draws[0])[0]
-        heads = [shard.learner.split(draw)[1] for draw in (draws if not self.warmup else draws[:1] * self.k)]
+        drawn = 1 if self.warmup else self.k  # after a warm-up all heads are one head's copies
+        models = [shard.learner.split(shard.learner.init(shard.seed, j, shard.nodes)) for j in range(drawn)]
+        core, heads = models[0][0], [head for _, head in models] * (self.k // drawn)
         stacked = tree.stack(heads, axis=1)
         memory = shard.learner.memory
         nobody = torch.zeros(len(shard.nodes), dtype=torch.int64)
@@ -209,9 +209,18 @@ class Facade(Algorithm[State]):
                 f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {MEMORY}"
                 " rounds anew; use a graph on which news travels faster"
             )
+        warnings = []
         if self.warmup >= plan.rounds and self.k > 1:
-            return [f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL"]
-        return []
+            warnings.append(f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL")
+        missed = 1 - (1 - plan.network.loss) * (1 - plan.network.offline)
+        if self._seeds and missed > (farthest.MOST_MISSED if plan.fresh else 0):
+            trouble = f"network.loss = {plan.network.loss} and network.offline = {plan.network.offline}"
+            graph = "" if plan.fresh else " on a graph that stays the same"
+            warnings.append(
+                f"{trouble}{graph}: some nodes may not hear which heads the others agreed on and start from other ones;"
+                " a higher topology.degree helps"
+            )
+        return warnings
 
     @property
     def _seeds(self) -> bool:
@@ -262,7 +271,8 @@ class Facade(Algorithm[State]):
         if self.auto:  # a seed that was not needed is no choice, unless somebody was heard to make it
             there = state.seeding.found | (state.health.last >= self._calendar.ready(turn.plan.spread))
             losses = losses.masked_fill(~there, torch.nan)
-        best = losses == losses.nan_to_num(torch.inf).min(1, keepdim=True).values
+        ranked = losses.masked_fill(losses.isnan(), torch.inf)
+        best = ranked == ranked.min(1, keepdim=True).values
         tied = best.cumsum(1) - 1  # the place of each head among those that tie
         winner = (luck * best.sum(1)).long().unsqueeze(1)
         return state._replace(choice=(best & (tied == winner)).long().argmax(1), head_losses=losses)
@@ -308,7 +318,7 @@ class Facade(Algorithm[State]):
         health = heard(state.health, total.counts, turn.round)
         if self.own_head == "always":
             stale = torch.arange(self.k) != choice[inbox.own].unsqueeze(1)
-            sums = tree.map(lambda s, own: s + own * per_row(stale, own), total.sums, state.heads)
+            sums = tree.where(stale, tree.map(torch.add, total.sums, state.heads), total.sums)
             total = total._replace(sums=sums, counts=total.counts + stale)
         heads = tree.where(total.counts > 0, means(total), state.heads)
         return state._replace(core=core, heads=heads, health=health)

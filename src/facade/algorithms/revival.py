@@ -47,15 +47,17 @@ def moment(turn: Turn, calendar: Calendar) -> Moment:
 
 def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, calendar: Calendar) -> tuple[Seeding, Tensor]:
     """Bid while a window is open, and where it closes with one's own bid the best, replace the first of the
-    dead heads (dead [S, k]) by the private one: the second result [S, k] says where."""
+    dead heads (dead [S, k]) by the private one, once: the second result [S, k] says where. A node that is offline
+    when the window closes does so when it is back."""
     window, place = moment(turn, calendar)
-    nowhere = torch.zeros_like(dead)
-    if window == 0 or place > turn.plan.spread:
-        return seeding, nowhere
+    if window == 0:
+        return seeding, torch.zeros_like(dead)
+    stage = calendar.heads + window
     if place < turn.plan.spread:
-        return _bid(turn, seeding, model, dead.any(1), calendar.heads + window), nowhere
-    won = seeding.origin == torch.from_numpy(turn.shard.nodes)
-    return seeding, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
+        return _bid(turn, seeding, model, dead.any(1), stage), torch.zeros_like(dead)
+    won = (seeding.origin == torch.from_numpy(turn.shard.nodes)) & (seeding.stage == stage)
+    done = seeding._replace(origin=torch.where(won, -1, seeding.origin))
+    return done, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
 
 
 def listen(turn: Turn, seeding: Seeding, inbox: Inbox, calendar: Calendar) -> Seeding:

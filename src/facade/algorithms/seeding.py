@@ -30,6 +30,8 @@ FITTING_STEPS = 80
 """Gradient steps of a private head."""
 FEWEST = FOLDS
 """Samples a node must hold for its head to become a seed while others hold more."""
+MOST_MISSED = 0.25
+"""Share of messages that may be missing, for loss or nodes that are offline, without a warning."""
 NEVER = 1e9
 """More than any bid that has a reason."""
 CHANCE = 0.05

@@ -32,7 +32,7 @@ class Looks:
         self._changes: list[Change] = []
         for name in (part.strip() for part in data.skew.split("+")):
             if name in SELECTIONS:
-                self.classes = SELECTIONS[name](dataset, data)
+                self.classes = SELECTIONS[name](dataset, data, clusters)
                 continue
             change: Change = CHANGES[name] if name in CHANGES else named("skew", name, SKEWS)  # type: ignore[assignment]
             if change is not none:

@@ -47,7 +47,7 @@ class View:
 
 
 Change = Callable[[Tensor, View], Tensor]
-Selection = Callable[[Dataset, "Data"], list[Ids]]
+Selection = Callable[[Dataset, "Data", int], list[Ids]]
 
 
 def none(images: Tensor, view: View) -> Tensor:
@@ -153,7 +153,7 @@ def noise(images: Tensor, view: View) -> Tensor:
     return _bytes(images.float() + bell * (26 * view.strength))
 
 
-def labels(dataset: Dataset, data: Data) -> list[Ids]:
+def labels(dataset: Dataset, data: Data, clusters: int) -> list[Ids]:
     """Each cluster has its own classes (data.groups; CIFAR-10: vehicles and animals)."""
     groups, count = data.groups or dataset.groups, len(dataset.classes)
     if not groups:
@@ -161,10 +161,10 @@ def labels(dataset: Dataset, data: Data) -> list[Ids]:
             f"skew 'labels' needs data.groups, the classes of each cluster; write e.g. groups = [[0, 1], [2, 3]]"
             f" ('{data.source}' has classes 0 to {count - 1})"
         )
-    if len(groups) != len(data.sizes):
+    if len(groups) != clusters:
         raise ExperimentError(
-            f"skew 'labels' has {len(groups)} groups of classes but data.clusters = '{data.clusters}' names"
-            f" {len(data.sizes)} clusters; write one group per cluster in data.groups"
+            f"skew 'labels' has {len(groups)} groups of classes but there are {clusters} clusters; write one group per"
+            " cluster in data.groups"
         )
     flat = [label for group in groups for label in group]
     for label in flat:

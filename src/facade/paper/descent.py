@@ -13,7 +13,7 @@ from facade.report import charts
 from facade.report.panels import Panel
 from facade.statistics import Estimate
 
-ROUNDS, QUICK_ROUNDS = 400, 120
+ROUNDS, QUICK_ROUNDS, SEED = 400, 120, 1
 _CLUSTERS = ("majority", "minority")
 
 
@@ -22,10 +22,17 @@ def rounds_of(scale: Scale) -> int:
     return scale.rounds or (QUICK_ROUNDS if scale.quick else ROUNDS)
 
 
+def seed_of(scale: Scale) -> int:
+    """The one seed of all descents: the first that is asked for."""
+    return scale.seeds[0] if scale.seeds else SEED
+
+
 def reduced(scale: Scale) -> str:
-    """What a quick run reduces."""
-    rounds = rounds_of(scale)
-    return f"{'QUICK' if scale.quick else 'CHANGED'}: {rounds} of {ROUNDS} rounds" if rounds != ROUNDS else ""
+    """What differs from the usual figure."""
+    rounds, seed = rounds_of(scale), seed_of(scale)
+    changed = [f"{rounds} of {ROUNDS} rounds"] if rounds != ROUNDS else []
+    changed += [f"seed {seed} alone"] if seed != SEED or len(scale.seeds) > 1 else []
+    return f"{'QUICK' if scale.quick else 'CHANGED'}: {', '.join(changed)}" if changed else ""
 
 
 @functools.cache
@@ -37,7 +44,7 @@ def descents(rounds: int, seed: int) -> tuple[Problem, list[Descent]]:
 
 
 def _found(done: Finished) -> tuple[Problem, list[Descent]]:
-    return descents(rounds_of(done.scale), (done.scale.seeds or (1,))[0])
+    return descents(rounds_of(done.scale), seed_of(done.scale))
 
 
 def name_of(descent: Descent) -> str:

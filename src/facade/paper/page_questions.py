@@ -13,8 +13,8 @@ from facade.paper.page_tables import cells, headings, image, number, of, parts, 
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
 from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import EVERY, QUICK_TARGET, Scale
+from facade.setup import planned
 from facade.statistics import cost_to, numbers, settlement, settles, tested
-from facade.topology import Regular
 
 
 def price(runs: list[Run], kept: Kept, scale: Scale) -> str:
@@ -157,6 +157,5 @@ def artefacts_way(runs: list[Run], kept: Kept) -> str:
 
 def seeding_rounds(experiment: Experiment) -> tuple[int, int]:
     """The first and the last round, counted from 1, that a seeded run spends on finding heads."""
-    spread = Regular(experiment.topology.degree).spread(experiment.n, experiment.seed, fresh=True)
     warmup = experiment.algorithm["warmup"]
-    return warmup + 1, Calendar(warmup, experiment.algorithm["heads"]).ready(spread)
+    return warmup + 1, Calendar(warmup, experiment.algorithm["heads"]).ready(planned(experiment)[1].spread)

@@ -100,8 +100,8 @@ _QUICK_GROUPS = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
 def experiment(part: Part, algorithm: str, heads: int | None, seed: int, scale: Scale) -> Experiment:
-    """One run of a part. A shorter run is evaluated more often, 15 times as well, and warms up for a sixth of
-    its rounds at the most."""
+    """One run of a part. A run that is shorter than the paper's is evaluated more often, some 15 times, and warms up
+    for a sixth of its rounds at the most."""
     setting, rounds = part.setting, scale.rounds_of(part)
     share = min(1.0, rounds / setting.rounds)
     warmup = setting.warmup if share == 1 else min(setting.warmup, rounds // 6)
