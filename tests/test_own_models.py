@@ -1,5 +1,6 @@
 """Users' own modules: whatever torch allows is trained and scored as torch would, or refused with a sentence."""
 
+import random
 from collections import OrderedDict
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
 from facade import ExperimentError, linear_heads, models, rehearsal, tree
+from facade.cut import find_cut
 from facade.errors import DivergedError
 from facade.learner import Learner, Training
 from facade.linear_heads import fitted as fitted_head
@@ -347,7 +349,7 @@ def test_averages_that_depend_on_a_count_are_refused():
 def test_a_model_that_does_not_fit_the_data_is_refused():
     with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): mat1 and mat2"):
         learner(lambda: chain(nn.Linear(15, 8)))
-    with pytest.raises(ExperimentError, match=r"an output of shape \(2, 4, 3\) for two samples"):
+    with pytest.raises(ExperimentError, match=r"an output of shape \(2, 4, 3\) for 2 samples"):
         learner(lambda: nn.Sequential(OrderedDict(flat=nn.Flatten(1, 2), head=nn.Linear(4, CLASSES))))
 
 
@@ -461,3 +463,163 @@ def test_a_model_that_gives_no_finite_loss_ends_the_run():
         DivergedError, match=r"node 0 gives no finite loss on its test data after round 1; try a smaller"
     ):
         ran(run_away)
+
+
+class Frozen(nn.Module):
+    """Keeps its normalisation in evaluation mode, also while it trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16)), nn.Linear(16, CLASSES)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.core.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.core(x))
+
+
+@pytest.mark.parametrize("only", [None, "head", "core"])
+def test_a_part_that_a_model_keeps_in_evaluation_mode_stays_in_it(only):
+    made = learner(Frozen)
+    params = made.init(1, 0, np.arange(NODES))
+    fitted = made.fit(params, made.memory(params), samples(), only=only).params
+    assert torch.equal(fitted["core.1.running_mean"], params["core.1.running_mean"])
+    assert torch.equal(fitted["head.weight"], params["head.weight"]) == (only == "core")
+
+
+class Counting(nn.Module):
+    """Depends on how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, CLASSES)
+        self.register_buffer("step", torch.tensor(0))
+
+    def forward(self, x):
+        if self.training:
+            self.step += 1
+        return self.head(x.flatten(1)) * min(int(self.step), 3)
+
+
+class Depth(nn.Module):
+    """Leaves itself out now and then, by a generator that is not torch's."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.head, self.draw = nn.Linear(16, CLASSES), draw
+
+    def forward(self, x):
+        return self.head(x.flatten(1)) * (self.draw() < 0.5 if self.training else 1)
+
+
+def drawn_by_numpy():
+    return np.random.random()  # noqa: NPY002 - as people do
+
+
+class WithMore(nn.Module):
+    """Gives more than logits while it trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        return (y, x.mean()) if self.training else y
+
+
+@pytest.mark.parametrize(
+    ("factory", "sentence"),
+    [
+        (Counting, "the model changes its buffer 'step', which holds torch.int64"),
+        (lambda: Depth(random.random), "the model draws random numbers that a run could not repeat"),
+        (lambda: Depth(drawn_by_numpy), "the model draws random numbers that a run could not repeat"),
+        (WithMore, r"the model gives an output of type tuple for 2 samples; expected \[2, classes\]"),
+        (lambda: nn.Sequential(OrderedDict(f=nn.Flatten(), head=nn.LazyLinear(3))), "'head.weight' has no size yet"),
+        (lambda: nn.Sequential(nn.Flatten(), with_weights_that_cannot_be_copied()), "the model cannot be made: Only"),
+    ],
+)
+def test_what_a_run_could_not_repeat_is_refused_in_a_sentence(factory, sentence):
+    with pytest.raises(ExperimentError, match=sentence):
+        rehearsal.outputs(rehearsal.made(factory, torch.float32, "cpu"), (1, 4, 4), 2)
+
+
+def with_weights_that_cannot_be_copied():
+    layer = nn.Linear(16, CLASSES)
+    layer.cache = layer.weight * 2
+    return layer
+
+
+class Sequence(nn.Module):
+    """Features with time as the first axis, as torch's recurrent layers give them."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Linear(4, 8), Last()
+
+    def forward(self, x):
+        return self.head(self.core(x.flatten(0, 1)).transpose(0, 1))
+
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, CLASSES)
+
+    def forward(self, z):
+        return self.layer(z.mean(0))
+
+
+class Listed(nn.Module):
+    """A head that takes a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Linear(16, 8), Sum()
+
+    def forward(self, x):
+        z = self.core(x.flatten(1))
+        return self.head([z, z])
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, CLASSES)
+
+    def forward(self, parts):
+        return self.layer(sum(parts))
+
+
+class Pair(nn.Module):
+    """A head that gives more than the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.core, self.head = nn.Linear(16, 8), Twice()
+
+    def forward(self, x):
+        return self.head(self.core(x.flatten(1)))[0]
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, CLASSES)
+
+    def forward(self, z):
+        return self.layer(z), z
+
+
+@pytest.mark.parametrize("factory", [Sequence, Listed, Pair])
+def test_features_that_cannot_be_put_together_are_not_cut_out(factory):
+    module = factory()
+    assert find_cut(module, ("head",), torch.zeros(2, *SHAPE)) is None
+    assert module.training
+    made = learner(factory)
+    params = made.init(1, 0, np.arange(NODES))
+    core, head = made.split(params)
+    assert made.score(core, tree.map(lambda leaf: leaf.unsqueeze(1), head), samples()).isfinite().all()

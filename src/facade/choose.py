@@ -77,10 +77,10 @@ class Offer:
 def offer(run: str | Path, data: Data) -> Offer:
     """All deployed models of a run on the site's data, images scaled as the run's were."""
     result, past = Result.load(run), history.load(run)
-    of_run = result.experiment.data
+    shape = result.learner.inputs.shape
+    scaled = {"size": shape[-1], "channels": shape[0]} if len(shape) == 3 and shape[0] in (1, 3) else {}
     # What is held out as a test counts as well; by halves also two samples of a class can be divided.
-    data = data.model_copy(update={"size": of_run.size, "channels": of_run.channels, "test_fraction": 0.5})
-    site = site_data(data, past.classes, result.learner.inputs.shape)
+    site = site_data(data.model_copy(update=scaled | {"test_fraction": 0.5}), past.classes, shape)
     groups: dict[str, list[int]] = {}
     for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):
         groups.setdefault(digest, []).append(node)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from facade.errors import ExperimentError, unknown
 from facade.history import History
-from facade.statistics import ROUNDING, Estimate, estimates
+from facade.statistics import ROUNDING, Estimate, alone, estimates
 from facade.table import ORACLE_NOTE, grouped, labels
 
 Bound = Literal["min", "max", "must"]
@@ -118,8 +118,25 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
         asked = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
-        verdicts += [_judged(name, clause, limit, found, oracle) for clause, limit in asked.items()]
+        judged = [_judged(name, clause, limit, found, oracle) for clause, limit in asked.items()]
+        unlike = _unlike(group, local)
+        verdicts += [
+            replace(verdict, reason=unlike) if verdict.clause == "min_gain_over_local" and unlike else verdict
+            for verdict in judged
+        ]
     return verdicts
+
+
+def _unlike(group: Sequence[History], local: Sequence[History]) -> str:
+    """In words, where training alone had another effort than the runs it is compared with."""
+    pairs = [(run.point, other.point) for run in group if (other := alone(run, local)) is not None]
+    said = {
+        f"{key} = {theirs.get(key)} instead of {ours.get(key)}"
+        for ours, theirs in pairs
+        for key in ("training.rounds", "training.steps", "training.batch")
+        if ours.get(key) != theirs.get(key)
+    }
+    return f"mind that 'local' was trained with {', '.join(sorted(said))}" if said else ""
 
 
 def _judged(experiment: str, name: str, limit: float | bool, found: dict[str, Estimate], oracle: bool) -> Verdict:

@@ -22,11 +22,29 @@ class Cut:
 def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
     """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
     is the model's output. None: heads are scored by full passes."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            cut = _found(module, prefixes, example)
+            return cut if cut is not None and _in_parts(cut, module, example) else None
+    finally:
+        module.train(was_training)
+
+
+def _found(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
     if prefixes != ("*",) and is_chain(module) and (at := _head_begins(module, prefixes)):
         return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
     if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
         return _trailing(module, prefixes[0], example)
     return None
+
+
+def _in_parts(cut: Cut, module: nn.Module, example: Tensor) -> bool:
+    """Whether features are one tensor, a row per sample, so that those of parts can be put together."""
+    features = [cut.features(module, part) for part in (example, example[:1])]
+    sizes = [part.shape[:1] if isinstance(part, Tensor) else () for part in features]
+    return sizes == [(len(example),), (1,)]
 
 
 def _head_begins(chain: nn.Module, prefixes: tuple[str, ...]) -> int | None:
@@ -49,6 +67,11 @@ def _part(chain: nn.Module, which: slice, x: Tensor) -> Tensor:
     return x
 
 
+def version_of(output: object) -> int:
+    """A number that rises when a tensor is changed in place."""
+    return output._version if isinstance(output, Tensor) else 0
+
+
 class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the head was about to see
     """Leaves a forward pass where the head begins."""
 
@@ -56,7 +79,7 @@ class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the h
 def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     """The cut before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
     model's."""
-    seen: list[tuple[bool, Tensor, int]] = []
+    seen: list[tuple[bool, object, int]] = []
 
     def stop(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         raise _AtTheHead(inputs[0])
@@ -73,19 +96,16 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
         raise RuntimeError(f"the model did not call its head '{name}'")
 
     hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, output._version)),
+        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, version_of(output))),
         with_kwargs=True,
     )
-    was_training = module.training
     try:
-        with torch.no_grad():
-            output = module.eval()(example)
+        output = module(example)
     finally:
         hook.remove()
-        module.train(was_training)
     if len(seen) != 1:
         return None
     [(one_input, of_head, version)] = seen
-    if not one_input or of_head is not output or output._version != version:  # a version rises with changes in place
+    if not one_input or of_head is not output or version_of(output) != version:
         return None
     return Cut(features, lambda m, z: m.get_submodule(name)(z))

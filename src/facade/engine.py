@@ -195,6 +195,7 @@ def play(
     """
     watch = shard.learner.stopwatch
     first, state = start if start is not None else (0, algorithm.init(shard))
+    del start  # which would keep the first state through the whole run
     stacks.check(state)
     rows: list[Row] = []
     for round in range(first, plan.rounds):

@@ -150,8 +150,8 @@ def load(path: str | Path) -> History:
         rounds = experiment["training"]["rounds"]
         if directory.finished:
             raise RunDirectoryError(
-                f"{path} was finished, but its rows are damaged: those of the final evaluation are not whole; remove"
-                f" {quote(f'{path}/result.json')} and compute the run again with --resume"
+                f"{path} was finished, but its rows are damaged: those of the final evaluation are not whole; compute"
+                f" the run again: facade run {quote(f'{path}/experiment.toml')} --out {quote(f'{path}-again')}"
             )
         raise RunDirectoryError(
             f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
@@ -232,7 +232,8 @@ def _runs_below(path: Path) -> Iterator[Path]:
 
 def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
     """All finished runs at or below the paths. Unfinished ones are left out with a warning, or, where
-    the `whole` is asked for, refused; a second run of the same experiment and seed is left out."""
+    the `whole` is asked for, refused; a second run of the same experiment and seed is left out, or, where the
+    `whole` is asked for and its results are others, refused."""
     runs: dict[tuple[str, int], History] = {}
     on: dict[str, History] = {}
     unfinished: list[str] = []
@@ -249,8 +250,13 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
                 " one at a time"
             )
         twin = runs.setdefault((run.point_hash, run.seed), run)
-        if twin is not run:
-            warnings.warn(f"{path} repeats the experiment and seed of {twin.path}; it is left out", stacklevel=2)
+        if twin is run:
+            continue
+        alike = np.array_equal(twin.final.confusion, run.final.confusion)
+        said = f"{path} repeats the experiment and seed of {twin.path}" + ("" if alike else ", with other results")
+        if whole and not alike:
+            raise RunDirectoryError(f"{said}; say which of the two counts, by naming it alone")
+        warnings.warn(f"{said}; it is left out", stacklevel=2)
     if unfinished and (whole or not runs):
         raise RunDirectoryError("; ".join(unfinished))
     for complaint in unfinished:

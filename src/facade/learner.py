@@ -138,7 +138,7 @@ class Learner:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
             return Stacked(layers, weights, self._head, self._prepare)
-        example = torch.zeros(1, *self.inputs.shape, dtype=self.dtype, device=self.device)
+        example = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
         cut = find_cut(self._template, self._head, example)
         return Looped(self._template, self._head, cut, self._prepare, self._bf16)
 

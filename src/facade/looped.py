@@ -129,9 +129,12 @@ class Looped(Executor):
         return self._local.module, self._local.tensors
 
     def _set_mode(self, module: nn.Module, only: str | None) -> None:
-        """Training mode for the part that is trained, evaluation mode for a frozen part."""
+        """Training mode for the part that is trained, as the model sees it: its own `train` may keep a part in
+        evaluation mode. Evaluation mode for a part that `only` freezes."""
+        module.train()
         for name, part in module.named_modules():
-            part.training = only is None or under(name, self._prefixes) == (only == "head")
+            if only is not None and under(name, self._prefixes) != (only == "head"):
+                part.training = False
 
 
 def _channels_last(x: Tensor) -> Tensor:

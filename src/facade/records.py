@@ -39,6 +39,8 @@ from facade.stacks import Stack
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
 
+_OF_TRACKERS = ("tensorboard", "wandb")
+"""Directories that a tracker makes before the run has begun; one that then fails leaves nothing else."""
 _LOCK = ".lock.tmp"
 """Made where directories cannot be locked; `store.is_aside` takes it for nothing of the run."""
 
@@ -97,7 +99,7 @@ class RunDirectory:
         if not self.path.is_dir():
             raise RunDirectoryError(f"--out {self.path} is a file; give a directory that is new or empty")
         if not self.started:
-            if all(store.is_aside(path) for path in self.path.iterdir()):
+            if all(store.is_aside(path) or path.name in _OF_TRACKERS for path in self.path.iterdir()):
                 return
             raise RunDirectoryError(f"--out {self.path} holds other files; give a directory that is new or empty")
         differing = differences(determining(self.described()), determining(experiment.model_dump()))
@@ -105,6 +107,10 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"--out {self.path} holds another experiment, which cannot be resumed by this one: "
                 f"{', '.join(differing)}; give another directory, or the settings of that run"
+            )
+        if (self.path / "rows.jsonl.gz").exists() and not self.finished:
+            raise RunDirectoryError(
+                f"--out {self.path} is a kept run without its result, which cannot be continued; give another directory"
             )
         if not resume:
             what = "a run of another experiment" if differing else "a run of this experiment"

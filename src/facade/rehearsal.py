@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +20,11 @@ def made(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> n
     """A model as the factory makes them."""
     try:
         with seeds.global_torch(0, "template"):
-            return factory().to(device=device, dtype=dtype)
+            model = factory()
+            lazy = [name for name, p in model.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+            if lazy:
+                raise ExperimentError(f"the model's '{lazy[0]}' has no size yet; give lazy layers their sizes")
+            return copy.deepcopy(model).to(device=device, dtype=dtype)  # every thread trains a copy
     except FacadeError:
         raise
     except Exception as error:  # of a user's own class
@@ -46,18 +52,21 @@ def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
             )
     weight = next(iter(named_tensors(module).values()), torch.empty(0))
     x = torch.zeros(2, *shape, dtype=weight.dtype, device=weight.device)
+    counters = {name: buffer.clone() for name, buffer in _counters(module)}
     with seeds.global_torch(0, "template"), torch.no_grad():
-        before = torch.random.get_rng_state()
+        before = _generators()
         try:
             with AddressedDropout(0, 0, 0, 0):
-                module.train()(x[:batch])
+                _check_logits(module.train()(x[:batch]), len(x[:batch]))
             logits = module.eval()(x)
+        except FacadeError:
+            raise
         except Exception as error:  # of a user's own class
             raise ExperimentError(
                 f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape {shape}:"
                 f" {_first_line(error)}"
             ) from error
-        if not torch.equal(before, torch.random.get_rng_state()):
+        if before != _generators():
             raise ExperimentError(
                 "the model draws random numbers that a run could not repeat; only dropout, dropout1d, dropout2d and"
                 " dropout3d in training mode are drawn repeatably: replace the rest"
@@ -67,9 +76,36 @@ def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
             "the model changes its input in place, which is the data that others are computed from; write x = x - 1"
             " instead of x -= 1, and no inplace=True in a first layer"
         )
+    for name, buffer in _counters(module):
+        if not torch.equal(buffer, counters[name]):
+            raise ExperimentError(
+                f"the model changes its buffer '{name}', which holds {buffer.dtype} and so is not shared: a run could"
+                " not repeat it; make it a float buffer, or leave it out"
+            )
+    return _check_logits(logits, 2)
+
+
+def _generators() -> tuple[object, ...]:
+    """Where the random generators stand that a model might draw from."""
+    of_numpy = np.random.get_state(legacy=False)["state"]  # noqa: NPY002 - that is the one
+    place = of_numpy["key"].tobytes(), of_numpy["pos"]
+    return torch.random.get_rng_state().numpy().tobytes(), random.getstate(), *place
+
+
+def _counters(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """Buffers that are not shared among nodes, but for those of batch normalisation, which nothing depends on."""
+    named = module.named_buffers()
+    return [(n, b) for n, b in named if not b.is_floating_point() and not n.endswith("num_batches_tracked")]
+
+
+def _check_logits(logits: object, samples: int) -> int:
+    """How many classes are told apart."""
     if not isinstance(logits, Tensor) or logits.dim() != 2:
         kind = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
-        raise ExperimentError(f"the model gives an output of {kind} for two samples; expected [2, classes]")
+        raise ExperimentError(
+            f"the model gives an output of {kind} for {samples} sample{'s' if samples > 1 else ''}; expected"
+            f" [{samples}, classes]"
+        )
     return logits.shape[1]
 
 

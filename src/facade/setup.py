@@ -61,6 +61,12 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
             f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
             f" {experiment.n}; use federation.section as the experiment's [data]"
         )
+    counted = np.bincount(federation.cluster).tolist() if federation.cluster is not None else []
+    if len(experiment.data.sizes) > 1 and counted and counted != experiment.data.sizes:
+        raise ExperimentError(
+            f"the federation's clusters have {':'.join(map(str, counted))} nodes but data.clusters ="
+            f" '{experiment.data.clusters}'; use federation.section as the experiment's [data]"
+        )
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     inputs = Inputs(federation.shape, federation.mean, federation.std)

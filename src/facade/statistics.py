@@ -156,8 +156,8 @@ def student_interval(points: Sequence[float | None]) -> Interval | None:
 
 
 def noise_interval(value: float, draws: Floats) -> Interval:
-    """The spread of the draws, put around the observed value. (Noise makes gaps between clusters
-    larger on average; moving the draws back to the value takes that out.)"""
+    """The spread of the draws, put around the observed value. (Noise makes gaps between clusters larger on average;
+    moving the draws back to the value takes out what drawing again adds to it.)"""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - draws.mean() + value
     return Interval(float(low), float(high), TEST_NOISE)
 

@@ -34,6 +34,8 @@ def replace(path: Path, content: bytes) -> None:
 
 def write(path: Path, parts: Iterable[Buffer]) -> None:
     """Make `parts`, one after the other, the content of `path` in one step; its directory is made."""
+    if not path.name:
+        raise StorageError(f"{path} could not be written: it is a directory; name a file")
     aside = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,3 +1,4 @@
+import errno
 import os
 
 import numpy as np
@@ -176,6 +177,55 @@ def test_a_link_to_nowhere_is_named(tmp_path):
     (tmp_path / "mine" / "train" / "cat" / "gone.png").symlink_to(tmp_path / "nowhere.png")
     with pytest.raises(DataError, match=r"cat/gone.png cannot be read \(No such file or directory\); fetch it or"):
         loaded(tmp_path)
+
+
+def test_a_link_that_leads_back_to_itself_is_named(tmp_path):
+    makers.write_splits(tmp_path / "mine")
+    loop = tmp_path / "mine" / "train" / "cat" / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match=r"cat/loop cannot be read \(Too many levels of symbolic links\); "):
+        loaded(tmp_path)
+
+
+@pytest.mark.parametrize("splits", [["Training", "Testing"], ["mine/train", "mine/val"]])
+def test_folders_named_like_parts_of_the_data_are_no_classes(tmp_path, splits):
+    makers.write_splits(tmp_path / "mine", splits=splits)
+    with pytest.raises(DataError, match=r"stands where a class is expected but is named like a part of the data"):
+        loaded(tmp_path)
+
+
+def test_folders_beside_training_and_test_are_said_to_be_unused(tmp_path):
+    makers.write_splits(tmp_path / "mine", splits=["train", "test", "valid"])
+    assert loaded(tmp_path).notes == ["the images in valid are not used: test is the test set"]
+
+
+def test_photographs_are_turned_as_their_camera_noted(tmp_path):
+    upright = makers.picture(3, (8, 8))
+    lying, noted = upright.transpose(Image.Transpose.ROTATE_90), Image.Exif()
+    noted[0x0112] = 6  # to be shown turned by 90 degrees clockwise
+    for split in ("train", "test"):
+        makers.save(tmp_path / "mine" / split / "a" / "0.png", upright)
+        (tmp_path / "mine" / split / "b").mkdir()
+        lying.save(tmp_path / "mine" / split / "b" / "0.png", exif=noted)
+    x = loaded(tmp_path).train.x
+    assert torch.equal(x[0], x[1])
+
+
+def test_names_that_are_not_unicode_are_read(tmp_path):
+    makers.write_splits(tmp_path / "mine")
+    os.rename(tmp_path / "mine/train/cat/0.png", os.fsencode(tmp_path / "mine/train/cat") + b"/caf\xe9.png")
+    assert len(loaded(tmp_path).train) == 12
+
+
+def test_a_disk_without_room_for_the_cache_is_no_obstacle(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    makers.write_splits(tmp_path / "mine")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.warns(UserWarning, match=r"cannot be written \(No space left on device\); decoded images are not kept"):
+        assert len(loaded(tmp_path).train) == 12
+    assert cache(tmp_path) == []
 
 
 def test_a_class_in_train_but_not_in_val_is_refused(tmp_path):

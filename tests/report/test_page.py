@@ -206,8 +206,18 @@ def test_the_verdict_says_that_the_best_of_several_was_taken(tmp_path):
     ]
     made.append(two_rounds(tmp_path / "el", [9, 9, 9, 3], "algorithm.name=el"))
     among, against = words.verdicts(of(*made))
-    assert "best of" not in among
+    assert among.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
     assert against.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
+
+
+def test_the_verdict_says_that_the_best_of_several_was_taken_whoever_leads(tmp_path):
+    made = [
+        two_rounds(tmp_path / f"{degree}", [9, 9, 9, right], "algorithm.name=el", f"topology.degree={degree}")
+        for degree, right in {2: 7, 3: 8}.items()
+    ]
+    (said,) = words.verdicts(of(*made))
+    assert "Mind that they differ in topology.degree (3 against 2)." in said
+    assert said.endswith("is the best of 2 experiments on these very test data.")
 
 
 def test_the_page_says_what_must_be_known_of_the_data(tmp_path):

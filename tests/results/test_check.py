@@ -116,6 +116,9 @@ def test_the_gain_over_local_needs_runs_to_compare_with(check, tmp_path, good):
     assert check("min_gain_over_local = 0.15", good, against=local).code == 1
     other = write_run(tmp_path / "other", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local", "data.skew=none")
     assert check(clause, good, against=other).code == 2, "other data are no comparison"
+    brief = write_run(tmp_path / "brief", PLAIN, {}, [2] * 4, "algorithm.name=local", "training.steps=7")
+    said = check(clause, good, against=brief).out
+    assert "mind that 'local' was trained with training.steps = 7 instead of 1" in said
 
 
 def test_what_cannot_be_judged_leaves_with_2_unless_something_is_broken(check, tmp_path):
@@ -136,6 +139,14 @@ def test_every_experiment_is_judged_by_itself(check, tmp_path, good):
     ended = check("max_gap = 0.2", good, worse)
     assert ended.code == 1
     assert "1 of 2 clauses kept, 1 broken" in ended.out
+
+
+def test_of_two_runs_of_one_experiment_with_other_results_none_is_judged(check, tmp_path, good):
+    again = write_run(tmp_path / "again", SETTLED, {}, [9, 9, 9, 2])
+    ended = check("max_gap = 0.11", good, again)
+    assert ended.code == 2
+    assert "repeats the experiment and seed of" in ended.err
+    assert "with other results; say which of the two counts" in ended.err
 
 
 def test_an_unfinished_run_is_no_pass(check, tmp_path, good):

@@ -131,7 +131,7 @@ def test_a_finished_run_whose_rows_are_damaged_is_not_told_to_continue(tmp_path)
     (path / "result.json").write_text("{}")
     rows = (path / "rows.jsonl").read_text().splitlines(True)
     (path / "rows.jsonl").write_text("".join(rows[:-1]))
-    said = "was finished, but its rows are damaged: .* remove .*result.json and compute the run again with --resume"
+    said = r"was finished, but its rows are damaged: .* compute the run again: facade run .*experiment.toml --out"
     with pytest.warns(UserWarning, match="final rows of 3 of 4 nodes"), pytest.raises(RunDirectoryError, match=said):
         load_all([path])
 
@@ -198,6 +198,7 @@ def test_the_same_experiment_and_seed_count_once(command, runs):
     write_run(runs / "el1-again", QUIET, {}, [8] * 4, "algorithm.name=el", "seed=1")
     ended = command("show", runs, "--json")
     assert "el1-again repeats the experiment and seed of" in ended.err
+    assert "with other results; it is left out" in ended.err
     assert json.loads(ended.out)["experiments"][0]["seeds"] == [1, 2]
 
 

@@ -146,3 +146,8 @@ def test_the_directory_of_a_file_is_made_and_one_that_cannot_be_is_a_sentence(tm
     (tmp_path / "taken").touch()
     with pytest.raises(StorageError, match=r"taken/file could not be written: (Not a directory|File exists)"):
         store.replace(tmp_path / "taken" / "file", b"x")
+
+
+def test_a_place_without_a_name_is_refused_in_a_sentence():
+    with pytest.raises(StorageError, match=r"^\. could not be written: it is a directory; name a file"):
+        store.replace(Path("."), b"content")

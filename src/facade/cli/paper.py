@@ -174,10 +174,10 @@ def _draw(scale: Scale, out_dir: Path) -> None:
 
 
 def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:
-    from facade.history import load
+    from facade.history import load_all
     from facade.paper.done import Finished
 
-    return Finished({part: [load(job.path) for job in some] for part, some in planned.items()}, scale)
+    return Finished({part: load_all([job.path for job in some]) for part, some in planned.items()}, scale)
 
 
 def _print(lines: list[Beside], sentences: list[str]) -> None:

@@ -167,13 +167,14 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
     """The table of the finished runs, on the screen and as table.csv; the choice, if one is wanted."""
     from facade import store
     from facade.cli.show import print_table
-    from facade.history import load
+    from facade.history import load_all
     from facade.sweep import candidates, write_selection
     from facade.table import tabulate, to_csv
 
-    runs = [load(job.path) for job in planned if job.finished]
-    if not runs:
+    finished = [job.path for job in planned if job.finished]
+    if not finished:
         return
+    runs = load_all(finished)  # which refuses runs that were computed on other data
     table = tabulate(runs)
     print_table(table)
     store.replace(out_dir / "table.csv", to_csv(table).encode())

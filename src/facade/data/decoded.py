@@ -23,14 +23,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from facade.data.errors import DataError
 from facade.machine import cores
 
 CACHE = ".facade-cache"
-_VERSION = 1
+_VERSION = 2
 """To be raised when the same settings give other pixels."""
 _GRAY = ("1", "L")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
@@ -76,6 +76,9 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list
         cache.mkdir(parents=True, exist_ok=True)
         with replacing(pixels) as part:
             mapped = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
+            if hasattr(os, "posix_fallocate"):  # on a full disk that is an error, and writing to the map a crash
+                with part.open("r+b") as whole:
+                    os.posix_fallocate(whole.fileno(), 0, part.stat().st_size)
             _fill(mapped, files)
             mapped.flush()
             with replacing(notes) as beside:
@@ -107,7 +110,7 @@ def replacing(target: Path) -> Iterator[Path]:
 def _key(files: list[File], how: Decoding) -> str:
     digest = hashlib.sha256(json.dumps({"version": _VERSION, **asdict(how)}, sort_keys=True).encode())
     for name, size, time in sorted((f.name, f.size, f.time) for f in files):
-        digest.update(f"\n{name}\0{size}\0{time}".encode())
+        digest.update(f"\n{name}\0{size}\0{time}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -165,7 +168,8 @@ def _fill(array: NDArray[np.uint8], files: list[File]) -> None:
 
 
 def _pixels(image: Image.Image, channels: int, size: int) -> NDArray[Any]:
-    """[C, size, size] of an opened image."""
+    """[C, size, size] of an opened image, turned as its camera says it was held."""
+    image = ImageOps.exif_transpose(image)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         clear = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)

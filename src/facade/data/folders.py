@@ -88,7 +88,11 @@ def flickr_mammals(data: Data) -> Dataset:
 def _class_names(place: Path) -> list[str]:
     """The names of the class folders, sorted; they are looked at before anything is decoded."""
     place = place / "train" if (place / "train").is_dir() else place
-    return sorted(entry.name for entry in _visible(place) if entry.is_dir())
+    return sorted(entry.name for entry in _visible(place) if _is_folder(entry))
+
+
+_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation"}
+"""Names that no class has, in small letters."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,10 @@ def _read(place: Path, data: Data, channels: Literal["auto", 1, 3]) -> Dataset:
         train, test = _two_listings(place, splits, data.root)
         x, notes = decoded(train.files + test.files, how, cache)
         cut, half = len(train.files), scale(x)  # two views of one array: nothing is copied
-        if len(splits) == 3:
-            notes = [*notes, "the images in val are not used: test is the test set"]
+        used = ("train", "test" if "test" in splits else "val")
+        unused = sorted(entry.name for entry in _visible(place) if _is_folder(entry) and entry.name not in used)
+        if unused:
+            notes = [*notes, f"the images in {', '.join(unused)} are not used: {used[1]} is the test set"]
         return Dataset(_samples(x[:cut], train), _samples(x[cut:], test), train.classes, half, half, notes=notes)
     listed = _listing(place, data.root, strays=True)
     testing = torch.from_numpy(held_out(listed.labels, data.test_fraction, 0, "test", least=1))
@@ -148,10 +154,16 @@ def _listing(place: Path, root: str, strays: bool = False) -> Listing:
     counts: list[int] = []
     base = Path(os.path.relpath(place, root)).as_posix()
     for entry in sorted(_visible(place), key=lambda e: e.name):
-        if not entry.is_dir():
+        if not _is_folder(entry):
             if strays:
                 continue
             raise DataError(f"{entry.path} is not in a class folder; move it into one or remove it")
+        for named in (entry, *_visible(entry.path)):
+            if named.name.casefold() in _SPLITS and _is_folder(named):
+                raise DataError(
+                    f"{named.path} stands where a class is expected but is named like a part of the data; call such"
+                    " folders train and test (or val), directly in data.path, with the class folders inside"
+                )
         own = sorted(_below(entry.path, f"{base}/{entry.name}"), key=lambda f: f.name)
         if not own:
             raise DataError(f"class folder {entry.path} is empty; put images there or remove it")
@@ -172,10 +184,17 @@ def _visible(place: Path | str) -> Iterator[os.DirEntry[str]]:
         raise DataError(f"{place} cannot be read ({error.strerror})") from None
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:  # a link that leads back to itself, say
+        raise DataError(f"{entry.path} cannot be read ({error.strerror}); mend or remove it") from None
+
+
 def _below(place: str, name: str) -> Iterator[File]:
     """All files at any depth below a class folder; `name` is its path relative to the data root."""
     for entry in _visible(place):
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _below(entry.path, f"{name}/{entry.name}")
         else:
             try:

@@ -41,7 +41,8 @@ def npz(data: Data) -> Dataset:
         if given:
             test, test_node = _split(arrays, layout, "test", path)
         else:
-            train, test, node, test_node = _divided(train, node, data.test_fraction, path)
+            by_node = node is not None and data.partition == "natural"
+            train, test, node, test_node = _divided(train, node, by_node, data.test_fraction, path)
         names = [str(name) for name in arrays["classes"]] if "classes" in arrays else None
         unused = len(arrays[layout[1].format("val")]) if layout[1].format("val") in arrays else 0
     same_kind(train, test, f"{path}, test")
@@ -86,11 +87,12 @@ def _layout(arrays: Arrays, path: Path) -> tuple[str, str, str]:
 
 
 def _divided(
-    samples: Labelled, node: Ids | None, fraction: float, path: Path
+    samples: Labelled, node: Ids | None, by_node: bool, fraction: float, path: Path
 ) -> tuple[Labelled, Labelled, Ids | None, Ids | None]:
     """Training and test samples of a file that has no test split, and the nodes of both: a part of every class,
-    or of every node's samples."""
-    out = held_out(samples.y.numpy() if node is None else node, fraction, 0, "test", least=int(node is not None))
+    or, by node, of every node's samples."""
+    strata = node if by_node and node is not None else samples.y.numpy()
+    out = held_out(strata, fraction, 0, "test", least=int(by_node))
     if not out.any():
         raise DataError(f"{path} has no test split, and data.test_fraction = {fraction} of it is no sample; raise it")
     rows = torch.from_numpy(out)

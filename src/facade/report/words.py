@@ -17,8 +17,9 @@ def verdicts(comparison: Comparison) -> list[str]:
     others = [subject for subject in comparison.subjects if subject is not lead]
     if not others:
         return [_alone(lead, comparison)]
-    picked = f" {lead.label} is the best of {len(ours)} FACADE experiments on these very test data." if ours[1:] else ""
-    return [_against(lead, other, comparison) + (picked if other not in ours else "") for other in others]
+    kind, among = ("FACADE ", ours) if ours else ("", comparison.subjects)
+    picked = f" {lead.label} is the best of {len(among)} {kind}experiments on these very test data."
+    return [_against(lead, other, comparison) + (picked if among[1:] else "") for other in others]
 
 
 def leader(comparison: Comparison) -> Subject:
@@ -110,17 +111,11 @@ def _odds(lead: Subject, other: Subject) -> str:
     return f"; equalized odds {values[0]:.3f} against {values[1]:.3f}, 0 being fair"
 
 
-_EFFORT = (
-    "training.rounds", "training.steps", "training.batch", "network.loss", "network.offline",
-    "evaluation.images", "evaluation.head",
-)  # fmt: skip
-"""What two algorithms should have in common for one to be called better."""
-
-
 def _unlike(lead: Subject, other: Subject) -> str:
     """A sentence on what else than the algorithm makes two subjects differ; nothing where nothing does."""
     ours, theirs = (subject.runs[0].point for subject in (lead, other))
-    pairs = [(key, ours.get(key), theirs.get(key)) for key in _EFFORT if ours.get(key) != theirs.get(key)]
+    keys = [key for key in dict.fromkeys([*ours, *theirs]) if not key.startswith("algorithm.") and key != "training.lr"]
+    pairs = [(key, ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
     said = ", ".join(f"{key} ({one} against {two})" for key, one, two in pairs)
     return (f" Mind that they differ in {said}." if said else "") + _leaked(lead, other)
 

@@ -128,7 +128,7 @@ class Cluster:
                 try:
                     return troupe.play(recorder, checkpoint)
                 except LostError as error:
-                    lost = error
+                    lost = LostError(str(error))  # its frames would keep the states that were sent out
                     troupe.account(recorder.heed)
 
     @contextlib.contextmanager

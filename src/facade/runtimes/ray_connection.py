@@ -52,6 +52,7 @@ def connected(address: str | None = None) -> Iterator[None]:
     options = _options(address)
     imported = sys.modules.get("ray")
     if imported is not None and imported.is_initialized():
+        _warn_if_exposed()
         yield
         return
     if imported is not None and "RAY_AUTH_MODE" not in os.environ:  # which Ray has read by now, and never will again
@@ -74,7 +75,7 @@ def connected(address: str | None = None) -> Iterator[None]:
                 " RAY_AUTH_TOKEN_PATH to the cluster's, or RAY_AUTH_MODE=disabled if it was started without one"
             ) from error
         except Exception as error:  # Ray raises many kinds, Exception itself if it takes too long to start
-            reason = str(error).strip().splitlines()[0]
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             if address is None:
                 raise ClusterError(f"a Ray cluster could not be started here ({reason})") from error
             raise ClusterError(
