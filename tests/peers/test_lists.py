@@ -75,7 +75,8 @@ def test_a_later_list_must_begin_later_and_be_of_the_same_federation(tmp_path):
 
 def test_a_list_must_name_this_very_site(tmp_path):
     made = federation(tmp_path)
-    for update in ({"id": "z"}, {"certificate": identity.new_certificate("a", 10)[1].decode()}):
+    for id in "za":
+        update = {"id": id, "certificate": identity.new_certificate(id, 10)[1].decode()}
         members = [m.model_dump() | (update if m.id == "a" else {}) for m in made.membership.members]
         members = sorted(members, key=lambda member: member["id"])
         listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
