@@ -83,7 +83,8 @@ def start():
         yield call
 
 
-def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(start, simulated, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_terminal_stops_a_run_after_a_round_and_it_can_go_on(number, code, start, simulated, tmp_path):
     experiment = tiny("training.rounds=400", "runtime.shards=2", "evaluation.every=400")
     (tmp_path / "tiny.toml").write_text(experiment.toml())
     where = [str(tmp_path / "tiny.toml"), "--out", str(tmp_path / "run"), "--runtime", "ray"]
@@ -94,9 +95,9 @@ def test_ctrl_c_stops_after_a_round_and_the_run_can_go_on(start, simulated, tmp_
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
         assert process.poll() is None, process.stderr.read()
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes of the group
+    os.killpg(process.pid, number)  # as a terminal does: to all processes of the group
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    assert process.returncode == code, said
     assert "stopped after round" in said
     assert "--resume" in said
     assert_same(run(experiment, tmp_path / "run", resume=True), simulated(experiment))

@@ -118,3 +118,10 @@ def test_a_machine_with_other_versions_is_refused_by_name(stand_in, monkeypatch)
     )
     with pytest.raises(ClusterError, match=re.escape(said)):
         ray_cluster.run_connected(tiny())
+
+
+def test_machines_with_other_processors_are_warned_of(stand_in, simulated, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "cpu", lambda: "Difference Engine")
+    with pytest.warns(UserWarning, match=r"different processors \(.*Difference Engine.*\): its results need not be"):
+        found = ray_cluster.run_connected(tiny())
+    assert_same(found, simulated(tiny()))

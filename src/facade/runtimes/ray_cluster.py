@@ -24,6 +24,7 @@ from facade.checkpoint import Checkpoint
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids
 from facade.errors import ExperimentError, FacadeError
+from facade.machine import cpu
 from facade.records import versions
 from facade.result import Result
 from facade.runtimes.ray_connection import ClusterError, connected, ids, machines
@@ -199,6 +200,7 @@ class Troupe:
         """Start every shard, from its part of the checkpoint if there is one. `heed` is called again and
         again while workers are waited for, and may raise."""
         self._assemble(heed)
+        _warn_if_unlike(_get(self._ready))
         starts: list[tuple[int, Any]] = [(0, None)] * len(self._workers)
         if checkpoint is not None:
             starts = [(checkpoint.round, self._put(checkpoint, nodes)) for nodes in self._nodes]
@@ -291,6 +293,16 @@ class Troupe:
         for worker, nodes in zip(self._workers, self._nodes, strict=True):
             for first in range(0, len(nodes), step):
                 yield torch.tensor(_get(worker.piece.remote(of, name, slice(first, first + step))))
+
+
+def _warn_if_unlike(processors: Sequence[str]) -> None:
+    kinds = sorted({cpu(), *processors})
+    if len(kinds) > 1:
+        warnings.warn(
+            f"the machines of this run have different processors ({'; '.join(kinds)}): its results need not be those of"
+            " one machine to the bit",
+            stacklevel=2,
+        )
 
 
 def _get(refs: Any) -> Any:

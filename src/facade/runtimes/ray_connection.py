@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -68,7 +70,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         if address is None:
             options["_temp_dir"] = files  # what Ray leaves goes with it
         try:
-            ray.init(**options)
+            with _deaf_to_hangups() if address is None else contextlib.nullcontext():
+                ray.init(**options)
         except ray.exceptions.AuthenticationError as error:
             raise ClusterError(
                 f"the Ray cluster at {address} and this process have no token in common; set RAY_AUTH_TOKEN or"
@@ -87,6 +90,20 @@ def connected(address: str | None = None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _deaf_to_hangups() -> Iterator[None]:
+    """Processes that are started inside the with-block outlive a closed terminal: they must be there when the run
+    writes its checkpoint. Only the main thread can see to it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _directory() -> tempfile.TemporaryDirectory[str]:

@@ -19,6 +19,7 @@ from facade.checkpoint import Start
 from facade.config import Experiment
 from facade.data.federation import Federation, Ids, Labelled
 from facade.engine import Played, play
+from facade.machine import cpu
 from facade.messages import Edges, Inbox, Post, delivered
 from facade.records import differences, versions
 from facade.rows import Row
@@ -49,9 +50,9 @@ class Worker:
 
     def prepare(
         self, experiment: dict[str, Any], federation: PackedFederation, index: int, paths: list[str], driver: Row
-    ) -> None:
+    ) -> str:
         """Take over a shard, by its number; code of the user's own is looked for in `paths` too. `driver`: its
-        versions, which must be those of this machine."""
+        versions, which must be those of this machine, whose processor is the answer."""
         _check_alike(driver)
         torch.set_num_threads(1)
         sys.path += [path for path in paths if path not in sys.path]
@@ -63,6 +64,7 @@ class Worker:
         self._shard = self._setup.shard(self._shards[index])
         self._post: Post | None = None
         self._end: Played | None = None
+        return cpu()
 
     def begin(self, round: int, state: dict[str, Any] | None) -> Move:
         """Play to the first exchange: from the start, or from a round with the state of this shard's
