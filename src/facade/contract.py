@@ -118,16 +118,15 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
         asked = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
-        judged = [_judged(name, clause, limit, found, oracle) for clause, limit in asked.items()]
-        unlike = _unlike(group, local)
-        verdicts += [
-            replace(verdict, reason=unlike) if verdict.clause == "min_gain_over_local" and unlike else verdict
-            for verdict in judged
-        ]
+        for clause, limit in asked.items():
+            verdict = _judged(name, clause, limit, found, oracle)
+            if clause == "min_gain_over_local" and verdict.outcome != "not judged":
+                verdict = replace(verdict, reason=_other_effort(group, local))
+            verdicts.append(verdict)
     return verdicts
 
 
-def _unlike(group: Sequence[History], local: Sequence[History]) -> str:
+def _other_effort(group: Sequence[History], local: Sequence[History]) -> str:
     """In words, where training alone had another effort than the runs it is compared with."""
     pairs = [(run.point, other.point) for run in group if (other := alone(run, local)) is not None]
     said = {

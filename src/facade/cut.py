@@ -67,7 +67,7 @@ def _part(chain: nn.Module, which: slice, x: Tensor) -> Tensor:
     return x
 
 
-def version_of(output: object) -> int:
+def _version_of(output: object) -> int:
     """A number that rises when a tensor is changed in place."""
     return output._version if isinstance(output, Tensor) else 0
 
@@ -96,7 +96,7 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
         raise RuntimeError(f"the model did not call its head '{name}'")
 
     hook = module.get_submodule(name).register_forward_hook(
-        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, version_of(output))),
+        lambda _, inputs, named, output: seen.append((len(inputs) == 1 and not named, output, _version_of(output))),
         with_kwargs=True,
     )
     try:
@@ -106,6 +106,6 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     if len(seen) != 1:
         return None
     [(one_input, of_head, version)] = seen
-    if not one_input or of_head is not output or version_of(output) != version:
+    if not one_input or of_head is not output or _version_of(output) != version:
         return None
     return Cut(features, lambda m, z: m.get_submodule(name)(z))
