@@ -1,3 +1,4 @@
+import copy
 import importlib.util
 import json
 import re
@@ -120,6 +121,22 @@ def test_the_onnx_model_and_the_program_compute_the_same(runs, tmp_path):
     program = torch.export.load(tmp_path / "model" / "model.pt2").module()
     traced = program(torch.from_numpy(images)).detach().numpy()
     assert logits == pytest.approx(traced, abs=1e-5)
+
+
+def test_an_onnx_model_that_answers_otherwise_is_left_out(runs, tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript", reason="the onnx extra is not installed")
+    exporter = torch.onnx.export
+
+    def wrong(model, *given, **options):
+        other = copy.deepcopy(model)
+        next(other.parameters()).data.zero_()
+        return exporter(other, *given, **options)
+
+    monkeypatch.setattr(torch.onnx, "export", wrong)
+    parcel = export(runs / "mlp", tmp_path / "model", node=0)
+    assert parcel.left_out == {"model.onnx": "the ONNX model does not compute what the run's model computes"}
+    assert not (tmp_path / "model" / "model.onnx").exists()
+    assert "does not compute" in (tmp_path / "model" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["softmax", "mlp", "cnn", "gn-lenet"])
