@@ -70,6 +70,13 @@ def test_without_test_arrays_a_part_of_every_class_is_held_out(tmp_path):
     assert len(nodes.node) == 16
 
 
+def test_a_node_with_a_single_sample_needs_test_arrays(tmp_path):
+    nodes = np.repeat([0, 1, 2], [3, 3, 1])
+    np.savez(tmp_path / "mine.npz", x_train=images(7, 4, 4), y_train=labels(7), nodes_train=nodes)
+    with pytest.raises(DataError, match="node 2 has too few samples for a training and a test part"):
+        npz(makers.data(tmp_path, "npz", path="mine.npz", partition="natural"))
+
+
 def test_tables_are_read_as_float_rows(tmp_path):
     dataset = loaded(tmp_path, **plain(x_train=table(12), x_test=table(6)))
     assert dataset.train.x.shape == (12, 7)

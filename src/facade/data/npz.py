@@ -95,6 +95,12 @@ def _divided(
     out = held_out(strata, fraction, 0, "test", least=int(by_node))
     if not out.any():
         raise DataError(f"{path} has no test split, and data.test_fraction = {fraction} of it is no sample; raise it")
+    spent = np.setdiff1d(strata[out], strata[~out])
+    if by_node and len(spent):
+        raise DataError(
+            f"{path} has no test split, and node {spent[0]} has too few samples for a training and a test part;"
+            " give it more, leave it out, or add test arrays"
+        )
     rows = torch.from_numpy(out)
     return samples[~rows], samples[rows], None if node is None else node[~out], None if node is None else node[out]
 
