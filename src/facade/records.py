@@ -2,7 +2,7 @@
 
 experiment.toml      the resolved experiment
 federation.json      classes, clusters, images per node, how inputs are normalised
-environment.json     versions, machine, threads, executor
+environment.json     versions, machine, threads, executor; what changed where the run was continued
 rows.jsonl           append-only facts per node: every round, every evaluation; no clock values
 timings.jsonl        seconds per phase between evaluations
 checkpoints/         while the run is under way: what is needed to continue it
@@ -179,12 +179,19 @@ class RunDirectory:
         self.cut("rows.jsonl", 0)
         self.cut("timings.jsonl", 0)
 
-    def check_same(self, federation: Federation, environment: Row) -> None:
-        """Refuse to continue on other data; warn where the machine cannot give the same bits."""
+    def go_on(self, federation: Federation, environment: Row, done: int) -> None:
+        """Refuse to continue, after `done` rounds, on other data; note an environment that is another than before, and
+        warn where it cannot give the same bits."""
         self.check_data(federation)
-        before = {key: self.read("environment.json").get(key) for key in _DECIDES_BITS}
-        differing = differences(before, {key: environment[key] for key in _DECIDES_BITS})
-        if differing:
+        written = self.read("environment.json")
+        before = environments(written)[-1]
+        changed = {key: value for key, value in environment.items() if before.get(key) != value}
+        if changed:
+            continued = [*written.get("continued", []), {"after_round": done, **changed}]
+            self._json("environment.json", {**written, "continued": continued})
+        deciding = [key for key in _DECIDES_BITS if key in changed]
+        if deciding:
+            differing = differences({key: before.get(key) for key in deciding}, {key: changed[key] for key in deciding})
             warnings.warn(
                 f"continuing in another environment ({', '.join(differing)}): results need not be equal to the bit",
                 stacklevel=2,
@@ -260,6 +267,14 @@ def _digest(federation: Federation) -> str:
     for rows in federation.training.rows:
         digest.update(np.ascontiguousarray(rows).data)
     return digest.hexdigest()
+
+
+def environments(written: Row) -> list[Row]:
+    """Where a run was computed, as environment.json says: where it began, then wherever it was continued."""
+    legs = [{key: value for key, value in written.items() if key != "continued"}]
+    for changed in written.get("continued", []):
+        legs.append(legs[-1] | {key: value for key, value in changed.items() if key != "after_round"})
+    return legs
 
 
 def versions() -> Row:

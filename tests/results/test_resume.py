@@ -1,6 +1,7 @@
 import dataclasses
 import errno
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -22,7 +23,7 @@ from facade.bell import Bell
 from facade.checkpoint import Checkpoints
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
 from facade.history import load_all
-from facade.records import RunDirectory
+from facade.records import RunDirectory, environments
 from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
@@ -250,11 +251,20 @@ def test_resume_without_a_directory_is_refused():
         run(tiny(), resume=True)
 
 
-def test_another_environment_is_said(tmp_path, monkeypatch):
+def test_another_environment_is_said_and_kept(tmp_path, monkeypatch):
     stopped(tiny(), tmp_path / "run", 3)
+    began = json.loads((tmp_path / "run" / "environment.json").read_text())
     monkeypatch.setattr(np, "__version__", "9.9")
     with pytest.warns(UserWarning, match=r"another environment \(numpy = .* there and 9.9 here\)"):
+        stopped(tiny(), tmp_path / "run", 4)
+    stopped(tiny(), tmp_path / "run", 5)  # where it was last: nothing new to say
+    kept = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert kept == began | {"continued": [{"after_round": 3, "numpy": "9.9"}]}
+    assert [where["numpy"] for where in environments(kept)] == [began["numpy"], "9.9"]
+    monkeypatch.setattr(np, "__version__", began["numpy"])
+    with pytest.warns(UserWarning, match=r"another environment \(numpy = 9.9 there and .* here\)"):
         run(tiny(), tmp_path / "run", resume=True)
+    assert environments(RunDirectory(tmp_path / "run").read("environment.json"))[-1] == began
 
 
 def test_two_processes_cannot_compute_one_run(tmp_path):

@@ -173,7 +173,11 @@ def _environment(runs: Sequence[History]) -> str:
         kinds[found] = kinds.get(found, 0) + 1
     blocks = ["<h2>Environment</h2>"]
     for found, count in kinds.items():
-        lines = "".join(f"<tr><td>{_text(k)}</td><td>{_text(str(v))}</td></tr>" for k, v in json.loads(found).items())
+        where = json.loads(found)
+        for leg in where.pop("continued", []):
+            after = leg.pop("after_round")
+            where[f"after round {after}"] = ", ".join(f"{key} {value}" for key, value in leg.items())
+        lines = "".join(f"<tr><td>{_text(k)}</td><td>{_text(str(v))}</td></tr>" for k, v in where.items())
         blocks.append(f'<p>{_count(count, "run")}:</p><div class="wide"><table class="plain">{lines}</table></div>')
     return "".join(blocks if kinds else [*blocks, "<p>Not recorded.</p>"])
 

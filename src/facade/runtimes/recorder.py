@@ -138,7 +138,7 @@ class Recorder:
         where = environment(setup.learner.threads, setup.learner.executor.name)
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
-            files.check_same(setup.federation, where)
+            files.go_on(setup.federation, where, checkpoint.round)
         self._kept = checkpoint.round if checkpoint else 0
         self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
         if files is not None and checkpoint is None:
