@@ -81,7 +81,7 @@ def labels(groups: Sequence[Sequence[History]]) -> list[dict[str, str]]:
     points = [group[0].point for group in groups]
     differing = [key for key in dict.fromkeys(key for point in points for key in point) if _differs(key, points)]
     return [
-        {"algorithm": str(point["algorithm.name"])} | {key: _said(point.get(key, "-")) for key in differing}
+        {"algorithm": str(point["algorithm.name"])} | {key: in_short(point.get(key, "-")) for key in differing}
         for point in points
     ]
 
@@ -96,7 +96,8 @@ _LONGEST = 60
 """Characters of a value in a label; a list of edges may have thousands."""
 
 
-def _said(value: Any) -> str:
+def in_short(value: Any) -> str:
+    """A setting's value as a label has it: one that would fill lines by its beginning and a hash."""
     text = str(value)
     if len(text) <= _LONGEST:
         return text

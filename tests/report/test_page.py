@@ -188,6 +188,9 @@ def test_a_label_names_the_graph_and_does_not_list_it(tmp_path):
     assert edges.startswith("el topology=edges")
     assert "edges=0-1 0-2" in edges
     assert len(edges) < 100
+    verdicts = " ".join(words.verdicts(of(*made)))
+    assert "differ in topology.name" in verdicts
+    assert path not in verdicts
 
 
 def test_of_many_rounds_the_last_one_is_drawn(tmp_path):

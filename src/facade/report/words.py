@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from facade.report.facts import Comparison, Subject
 from facade.statistics import SEEDS, Estimate, Interval, student_interval
+from facade.table import in_short
 
 _SERVED = "worst_cluster"
 
@@ -116,7 +117,7 @@ def _unlike(lead: Subject, other: Subject) -> str:
     ours, theirs = (subject.runs[0].point for subject in (lead, other))
     keys = [key for key in dict.fromkeys([*ours, *theirs]) if not key.startswith("algorithm.") and key != "training.lr"]
     pairs = [(key, ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
-    said = ", ".join(f"{key} ({one} against {two})" for key, one, two in pairs)
+    said = ", ".join(f"{key} ({in_short(one)} against {in_short(two)})" for key, one, two in pairs)
     return (f" Mind that they differ in {said}." if said else "") + _leaked(lead, other)
 
 
