@@ -13,7 +13,7 @@ from facade.paper.page_tables import beside, cells, headings, image, number, of,
 from facade.paper.published import FINAL
 from facade.paper.reproduction import Kept, Run, claims, plan
 from facade.paper.settings import Part, Scale
-from facade.records import RunDirectory
+from facade.records import RunDirectory, environments
 from facade.statistics import numbers, settles, tested
 
 NOTES = "notes.md"
@@ -170,8 +170,8 @@ def _long_runs(runs: list[Run], kept: Kept) -> str:
         if found is None or run.stage == "settling":
             continue
         directory = RunDirectory(found.path)
-        environment = directory.read("environment.json")
-        machines.add(f"{environment['cpu']}, {environment['cores']} cores, PyTorch {environment['torch']}")
+        for machine in environments(directory.read("environment.json")):
+            machines.add(f"{machine['cpu']}, {machine['cores']} cores, PyTorch {machine['torch']}")
         rounds = run.experiment.training.rounds
         lr, minutes = run.experiment.training.lr, _minutes(directory)
         lines.append([run.part.clusters, run.label, str(rounds), f"{lr:g}", f"{minutes:.0f}", f"`{found.path.name}`"])
