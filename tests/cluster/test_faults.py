@@ -71,7 +71,11 @@ def start():
     with contextlib.ExitStack() as stack:
 
         def call(command):
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup ignores here would be ignored there
+            try:
+                process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            finally:
+                signal.signal(signal.SIGHUP, before)
             stack.enter_context(process)
             stack.callback(end, process)
             return process
