@@ -262,17 +262,20 @@ def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path
 
 
 def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(tmp_path, monkeypatch, capsys):
-    now = iter([0.0, 59.9, 60.0, 60.0, 100.0, 125.0, 125.0])
-    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
-    (job,) = jobs_of(tmp_path, "training.rounds=4", count=1)
+    clock = [0.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
+    (job,) = jobs_of(tmp_path, "training.rounds=5", count=1)
     with SweepProgress(1, 0) as watched:
-        for done in (1, 2, 3, 4):
-            watched.told(job, {"done": done})
-            watched.told(job, {"done": done, "accuracies": [0.5, 0.25 * done / 4]})
+        for seconds, done, accuracies in (
+            (0, 0, None), (59.9, 1, None), (60, 2, None), (80, 3, [0.5, 0.25]), (125, 4, None), (200, 5, [0.75, 0.5]),
+        ):  # fmt: skip
+            clock[0] = seconds
+            watched.told(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
         watched.ended(crew.Ended(job, "finished"))
     assert capsys.readouterr().err.splitlines() == [
-        "run-1  round 2/4  50.0 12.5 %",
-        "run-1  round 4/4  50.0 25.0 %",
+        "run-1  round 2/5",
+        "run-1  round 4/5  50.0 25.0 % after 3",
+        "run-1  round 5/5  75.0 50.0 % after 5",
         "1/1  run-1 finished",
     ]
 

@@ -116,6 +116,8 @@ class SweepProgress(_Bars):
         self._tasks: dict[Path, TaskID] = {}
         self._said: dict[Path, float] = {}
         """When something was last said of a run, or it began."""
+        self._tested: dict[Path, str] = {}
+        """How good it was when it was last tested."""
 
     def told(self, job: Job, event: Row) -> None:
         """A run has done some of its rounds, and may have been tested after them."""
@@ -124,13 +126,14 @@ class SweepProgress(_Bars):
             self._tasks[job.path] = self._bars.add_task(job.path.name, total=rounds, accuracy="")
             self._said[job.path] = monotonic()
         self._bars.update(self._tasks[job.path], completed=event["done"])
-        if "accuracies" not in event:
-            return
-        accuracy = _in_order(event["accuracies"])
-        self._bars.update(self._tasks[job.path], accuracy=accuracy)
+        if "accuracies" in event:
+            accuracy = _in_order(event["accuracies"])
+            self._bars.update(self._tasks[job.path], accuracy=accuracy)
+            self._tested[job.path] = f"  {accuracy} after {event['done']}"
         if not self._console.is_terminal and monotonic() - self._said[job.path] >= SILENCE:
             self._said[job.path] = monotonic()
-            self._console.print(f"{job.path.name}  round {event['done']}/{rounds}  {accuracy}", soft_wrap=True)
+            accuracy = self._tested.get(job.path, "")
+            self._console.print(f"{job.path.name}  round {event['done']}/{rounds}{accuracy}", soft_wrap=True)
 
     def ended(self, end: Ended) -> None:
         """A run is over."""
