@@ -4,7 +4,7 @@ experiment.toml      the resolved experiment
 federation.json      classes, clusters, images per node, how inputs are normalised
 environment.json     versions, machine, threads, executor; what changed where the run was continued
 rows.jsonl           append-only facts per node: every round, every evaluation; no clock values
-timings.jsonl        seconds per phase between evaluations
+timings.jsonl        seconds per phase between evaluations, and up to where it was stopped
 checkpoints/         while the run is under way: what is needed to continue it
 models.safetensors   the deployed model of every node, stacked along the first axis
 result.json          the summary, written last: its presence says that the run is complete

@@ -346,6 +346,15 @@ def test_a_checkpoint_whose_rows_are_lost_is_not_used(whole, tmp_path):
     assert facts(out) == facts(whole)
 
 
+def test_a_stopped_run_has_its_time_counted(tmp_path):
+    out = tmp_path / "run"
+    stopped(tiny("evaluation.every=4"), out, 3)
+    run(tiny("evaluation.every=4"), out, resume=True)
+    laps = [json.loads(line) for line in (out / "timings.jsonl").read_text().splitlines()]
+    assert [lap["round"] for lap in laps] == [3, 4, 6, 6]
+    assert all("train" in lap for lap in laps[:3])
+
+
 def test_timings_that_are_lost_cost_no_round(whole, tmp_path):
     out = tmp_path / "run"
     stopped(tiny(), out, 5)

@@ -172,6 +172,8 @@ class Recorder:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
         asked = self._bell is not None and self._bell.rung is not None
         if self._files is not None and (asked or self._is_due(round)):
+            if asked:
+                self._time(round)  # of the rounds since the last evaluation
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
                 self._kept = round
