@@ -15,17 +15,18 @@ from surroundings import ROOT
 SKEWED = Part(CIFAR, "30:2")
 
 
-def keep(run: Run, into, right=(8, 8), settled=True, before=None):
+def keep(run: Run, into, right=(8, 8), settled=True, before=None, wavering=0):
     """Write a finished run by hand: `right` answers of ten per class for either cluster, `before` the final
-    exchange if that is not the same."""
+    exchange if that is not the same; the first `wavering` nodes choose another head in the last round."""
     cluster = [c for c, size in enumerate(run.experiment.data.sizes) for _ in range(size)]
     choices = cluster if settled else [0] * len(cluster)
     rounds = [(10, choices if run.experiment.algorithm["name"] == "facade" else None)] * 3
+    if wavering:
+        rounds[-1] = (10, [1] * wavering + choices[wavering:])
     last, final = ([answers[min(c, 1)] for c in cluster] for answers in (before or right, right))
     path = write_run_of(run.experiment, into / run.name, rounds, {3: last}, final, cluster, final_bytes=10)
     (path / "environment.json").write_text(json.dumps({"cpu": "abacus", "cores": 2, "torch": "2"}))
-    (path / "timings.jsonl").write_text('{"round": 3, "seconds": 120}\n')
-    (path / "result.json").write_text("{}")
+    (path / "result.json").write_text('{"seconds": 120}')
 
 
 def labelled(runs, stage, clusters="30:2"):
@@ -153,6 +154,51 @@ def test_the_page_counts_heads_that_are_used_and_shared(tmp_path):
     assert "| k = 2 | 90.00 | 60.00 | 60.00 | 78.75 | 70.00 | 1 | 1 |" in text  # 2/3 of 0.7 and 1/3 of 1 - 0.3
     assert "| k = 5 | 90.00 | 80.00 | 80.00 | 86.25 | 85.56 | 3 | 0 |" in text
     assert "| k = 1 |" not in text
+
+
+def test_an_artefact_that_never_settles_is_asked_why(tmp_path):
+    kept = Kept(tmp_path)
+    first = labelled(plan(Scale(), kept), "artefact")["FACADE, the artefact"]
+    assert not labelled(plan(Scale(), kept), "cause")
+    keep(first, tmp_path, settled=False)
+    runs = plan(Scale(), kept)
+    second = labelled(runs, "artefact")["FACADE, the artefact, seed 2"].experiment
+    assert second.hash == first.experiment.with_("seed=2").hash
+    mixtures = [run.experiment for run in labelled(runs, "cause").values()]
+    published = settings.experiment(SKEWED, "facade", None, 1, Scale())
+
+    def told(e):
+        return e.algorithm["scoring"], e.algorithm["own_head"], (e.training.init, e.data.partition)
+
+    paper, artefact = told(published), told(first.experiment)
+    assert all(one != other for one, other in zip(paper, artefact, strict=True))
+    assert [told(e) for e in mixtures] == [
+        (artefact[0], paper[1], paper[2]),
+        (paper[0], artefact[1], paper[2]),
+        (paper[0], paper[1], artefact[2]),
+        (paper[0], artefact[1], artefact[2]),
+    ]
+    assert {e.training.rounds for e in mixtures} == {reproduction.CAUSE_ROUNDS}
+
+
+def test_the_page_says_with_which_settings_heads_never_come_to_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "CAUSE_ROUNDS", 3)
+    kept = Kept(tmp_path / "results")
+    runs = plan(Scale(), kept)
+    keep(labelled(runs, "artefact")["FACADE, the artefact"], kept.directory, settled=False)
+    keep(labelled(runs, "full")["FACADE, as published"], kept.directory)
+    mixtures = labelled(plan(Scale(), kept), "cause")
+    keep(mixtures["FACADE, the artefact's scoring"], kept.directory, wavering=3)
+    keep(mixtures["FACADE, the artefact's own head and start"], kept.directory)
+    write(tmp_path / "page.md", kept.directory, Scale())
+    text = (tmp_path / "page.md").read_text()
+    assert "| scoring | own head | start | settled | majority, % changing | minority, % changing |" in text
+    assert [line for line in text.splitlines() if line.startswith(("| paper | paper |", "| artefact |"))] == [
+        "| paper | paper | paper | 1 | 0.0 | 0.0 |",
+        "| artefact | paper | paper | **never** | 10.0 | 0.0 |",
+        "| artefact | artefact | artefact | **never** | 0.0 | 0.0 |",
+    ]
+    assert "| paper | artefact | artefact | 1 | 0.0 | 0.0 |" in text
 
 
 def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):

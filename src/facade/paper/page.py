@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from facade import store
@@ -173,18 +172,13 @@ def _long_runs(runs: list[Run], kept: Kept) -> str:
         for machine in environments(directory.read("environment.json")):
             machines.add(f"{machine['cpu']}, {machine['cores']} cores, PyTorch {machine['torch']}")
         rounds = run.experiment.training.rounds
-        lr, minutes = run.experiment.training.lr, _minutes(directory)
+        lr, minutes = run.experiment.training.lr, directory.read("result.json")["seconds"] / 60
         lines.append([run.part.clusters, run.label, str(rounds), f"{lr:g}", f"{minutes:.0f}", f"`{found.path.name}`"])
     if not lines:
         return ""
     return f"## The long runs\n\nOn {'; '.join(sorted(machines))}, with whatever else it did meanwhile.\n\n" + table(
         ["", "", "rounds", "rate", "minutes", "directory"], lines
     )
-
-
-def _minutes(directory: RunDirectory) -> float:
-    laps = (directory.path / "timings.jsonl").read_text().splitlines()
-    return sum(float(json.loads(lap)["seconds"]) for lap in laps) / 60
 
 
 def _commands() -> str:

@@ -11,8 +11,8 @@ from facade.history import History
 from facade.paper.done import as_compared
 from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
-from facade.paper.reproduction import SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
-from facade.paper.settings import EVERY, QUICK_TARGET, Scale
+from facade.paper.reproduction import CAUSES, SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
+from facade.paper.settings import EVERY, QUICK_TARGET, Part, Scale
 from facade.setup import planned
 from facade.statistics import cost_to, numbers, settlement, settles, tested
 
@@ -129,30 +129,71 @@ def how_many_heads(runs: list[Run], kept: Kept) -> str:
 
 def artefacts_way(runs: list[Run], kept: Kept) -> str:
     """The artefact's runs beside the paper's at the same rounds, before any final exchange."""
-    lines, artefacts = [], [run for run in runs if run.stage == "artefact"]
-    for theirs in artefacts:
-        algorithm = theirs.label.partition(",")[0]
-        paper = next(
-            run for run in of(runs, "full", theirs.part) if run.label in (algorithm, f"{algorithm}, as published")
-        )
-        one, other = kept.get(theirs), kept.get(paper)
-        if one is None or other is None:
-            continue
-        at = {evaluation.round: evaluation for evaluation in other.evaluations}
-        for evaluation in one.evaluations:
-            if evaluation.round not in at:
-                continue
-            for label, run, then in (("artefact", one, evaluation), ("paper", other, at[evaluation.round])):
-                lines.append([str(evaluation.round), algorithm, label, *cells(tested(then, run.cluster)), settled(run)])
+    artefacts = [run for run in runs if run.stage == "artefact"]
+    part, lines = artefacts[0].part, []
+    for algorithm in dict.fromkeys(run.label.partition(", the ")[0] for run in artefacts):
+        paper = _as_published(runs, part, algorithm)
+        theirs = {run.label.partition(", the ")[2]: run for run in artefacts if run.label.startswith(f"{algorithm},")}
+        found = {label: history for label, run in theirs.items() if (history := kept.get(run)) is not None}
+        ours = kept.get(paper)
+        if ours is not None and found:
+            lines += _at_same_rounds(algorithm, found | {"paper": ours})
     if not lines:
         return ""
     return (
         "## The artefact's way\n\nThe published artefact computes something else than the paper describes (`--preset"
         " artefact`: every node its own random start, a random division of the data, heads scored on batches of their"
         " own, one's own head always averaged in, and the head to be tested chosen by its loss on the test data). EL"
-        " also gives up a tenth of its training images for validation (`data.validation = 0.1`). 30:2, before any final"
-        " exchange.\n\n" + table(["round", "", "as in the", *headings(artefacts[0].part), "settled"], lines)
+        " also gives up a tenth of its training images for validation (`data.validation = 0.1`)."
+        f" {part.clusters}, before any final exchange.\n\n"
+        + table(["round", "", "as in the", *headings(part), "settled"], lines)
+        + _causes(runs, kept)
     )
+
+
+def _as_published(runs: list[Run], part: Part, algorithm: str) -> Run:
+    labels = (algorithm, f"{algorithm}, as published")
+    return next(run for run in of(runs, "full", part) if run.label in labels)
+
+
+def _at_same_rounds(algorithm: str, found: dict[str, History]) -> list[list[str]]:
+    """Lines for the rounds in which all of these runs were tested."""
+    tests = {label: {one.round: one for one in history.evaluations} for label, history in found.items()}
+    shared = sorted(set.intersection(*(set(of_run) for of_run in tests.values())))
+    return [
+        [str(round), algorithm, label, *cells(tested(tests[label][round], history.cluster)), settled(history)]
+        for round in shared
+        for label, history in found.items()
+    ]
+
+
+def _causes(runs: list[Run], kept: Kept) -> str:
+    """Which of the artefact's settings keep heads from settling: mixtures of them with the paper's."""
+    mixtures = [run for run in runs if run.stage == "cause"]
+    if not any(kept.get(run) for run in mixtures):
+        return ""
+    part, rounds = mixtures[0].part, mixtures[0].experiment.training.rounds
+    late = range(rounds - rounds // 3, rounds)
+    artefact = next(run for run in runs if run.stage == "artefact")
+    compared = [_as_published(runs, part, "FACADE"), *mixtures, artefact]
+    lines = [_mixture(run, found, late) for run in compared if (found := kept.get(run)) is not None]
+    return (
+        f"\n\nWhich of these settings keep heads from settling: {rounds} rounds with some of them, seed"
+        f" {mixtures[0].experiment.seed}; the start is a node's own first model and share of the data. The last columns"
+        f" say how many nodes changed their head from one round to the next, in rounds {late[0] + 1} to {late[-1] + 1};"
+        " the first and the last line are from the longer runs above.\n\n"
+        + table([*CAUSES, "settled", *(f"{name}, % changing" for name in headings(part)[:2])], lines)
+    )
+
+
+def _mixture(run: Run, found: History, late: range) -> list[str]:
+    """A line: where each group of settings is from, when heads settled, and the share of choices in the late rounds,
+    counted from 0, that are not those of the round before."""
+    assert found.choice is not None, "FACADE chooses"
+    changes = found.choice[late] != found.choice[late.start - 1 : late.stop - 1]
+    by_cluster = [number(changes[:, found.cluster == c].mean(), 100, 1) for c in range(found.clusters)]
+    theirs = [run.experiment.with_(*changes) == run.experiment for changes in CAUSES.values()]
+    return [*("artefact" if has else "paper" for has in theirs), settled(found), *by_cluster]
 
 
 def seeding_rounds(experiment: Experiment) -> tuple[int, int]:
