@@ -79,7 +79,7 @@ class Facade(Algorithm[State]):
     warmup: int = 10
     """Rounds in which all heads are kept equal and everything is averaged as in EL."""
     scoring: Literal["shared", "independent"] = "shared"
-    """Whether all heads are scored on the same samples."""
+    """Whether all heads are scored on the same samples; if not, chance decides between heads that are alike."""
     own_head: Literal["if-chosen", "always"] = "if-chosen"
     """Whether a node's own head counts in the mean of heads it did not choose."""
     seeding: Literal["none", "farthest"] = "farthest"
