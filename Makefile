@@ -18,7 +18,7 @@ chaos: .venv/installed-test
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick
 
-# From raw data to the page: some 16 hours on two cores; stop it and call it again as you like.
+# From raw data to the page: some 20 hours on two cores; stop it and call it again as you like.
 DATA ?= data
 reproduction: .venv/installed
 	$(BIN)/facade paper reproduction --data $(DATA)

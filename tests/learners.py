@@ -51,6 +51,11 @@ def mlp():
     return models.mlp(SHAPE, CLASSES)
 
 
+def chain(*layers):
+    """A module of these layers, which give eight features, and a head."""
+    return nn.Sequential(OrderedDict(core=nn.Sequential(nn.Flatten(), *layers), head=nn.Linear(8, CLASSES)))
+
+
 def deep():
     core = nn.Sequential(nn.Flatten(), nn.Linear(16, 8, bias=False), nn.Tanh(), nn.Linear(8, 8), nn.ReLU())
     head = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, CLASSES))

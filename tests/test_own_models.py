@@ -1,6 +1,5 @@
-"""Users' own modules: whatever torch allows is trained and scored as torch would, or refused with a sentence."""
+"""Users' own modules: whatever torch allows is trained and scored as torch would."""
 
-import random
 from collections import OrderedDict
 
 import numpy as np
@@ -9,21 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import distance, ran, tiny
-from facade import ExperimentError, linear_heads, models, rehearsal, tree
+from contract.checks import distance
+from facade import models, tree
 from facade.cut import find_cut
-from facade.errors import DivergedError
-from facade.learner import Learner, Training
-from facade.linear_heads import fitted as fitted_head
-from facade.linear_heads import row_losses
-from facade.optimisers import SGD
-from facade.setup import set_up
 from facade.stacked import Stacked
-from learners import CLASSES, INPUTS, NODES, SHAPE, deep, learner, plain_loss, samples
-
-
-def chain(*layers):
-    return nn.Sequential(OrderedDict(core=nn.Sequential(nn.Flatten(), *layers), head=nn.Linear(8, CLASSES)))
+from learners import CLASSES, NODES, SHAPE, chain, deep, learner, plain_loss, samples
 
 
 def with_one_activation_twice():
@@ -309,162 +298,6 @@ def test_weights_without_axes_and_masks_with_infinities_are_trained():
     assert torch.equal(fitted["mask"], params["mask"])
 
 
-def transformer():
-    layer = nn.TransformerEncoderLayer(16, 2, 8, batch_first=True)
-    return nn.Sequential(OrderedDict(flat=nn.Flatten(), core=layer, head=nn.Linear(16, CLASSES)))
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.core, self.head = nn.LSTM(4, 8, num_layers=2, dropout=0.5, batch_first=True), nn.Linear(8, CLASSES)
-
-    def forward(self, x):
-        return self.head(self.core(x.flatten(1, 2))[0][:, -1])
-
-
-class AlwaysDropping(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, x):
-        return self.head(functional.dropout(x.flatten(1)))  # in evaluation mode as well
-
-
-UNREPEATABLE = {"transformer": transformer, "lstm": Recurrent, "dropout in evaluation": AlwaysDropping}
-
-
-@pytest.mark.parametrize("factory", UNREPEATABLE.values(), ids=UNREPEATABLE)
-def test_randomness_that_nobody_could_repeat_is_refused_before_the_run(factory):
-    with pytest.raises(ExperimentError, match="draws random numbers that a run could not repeat"):
-        learner(factory)
-
-
-def test_averages_that_depend_on_a_count_are_refused():
-    with pytest.raises(ExperimentError, match=r"'core\.2' is a batch normalisation with momentum=None"):
-        learner(lambda: chain(nn.Linear(16, 8), nn.BatchNorm1d(8, momentum=None)))
-
-
-def test_a_model_that_does_not_fit_the_data_is_refused():
-    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): mat1 and mat2"):
-        learner(lambda: chain(nn.Linear(15, 8)))
-    with pytest.raises(ExperimentError, match=r"an output of shape \(2, 4, 3\) for 2 samples"):
-        learner(lambda: nn.Sequential(OrderedDict(flat=nn.Flatten(1, 2), head=nn.Linear(4, CLASSES))))
-
-
-def asserting():
-    raise AssertionError("never on a Monday")
-
-
-class Asserting(nn.Linear):
-    def forward(self, x):
-        assert x.shape[1] == 7, "seven inputs"
-        return super().forward(x)
-
-
-def test_errors_of_a_users_own_model_are_sentences():
-    with pytest.raises(ExperimentError, match="the model cannot be made: AssertionError: never on a Monday"):
-        learner(asserting)
-    with pytest.raises(ExperimentError, match=r"cannot take inputs of shape \(1, 4, 4\): AssertionError: seven inputs"):
-        learner(lambda: chain(Asserting(16, 8)))
-
-
-def test_a_batch_normalisation_of_one_sample_is_refused():
-    layers = chain(nn.Linear(16, 8), nn.BatchNorm1d(8))
-    with pytest.raises(ExperimentError, match=r"cannot take batches of one of shape .*: Expected more than 1 value"):
-        Learner(lambda: layers, ("head",), INPUTS, Training(steps=3, batch=1, optimiser=SGD(0.1)))
-
-
-class TooMany(nn.Module):
-    def __init__(self, shape):
-        super().__init__()
-        self.head = models.softmax(shape, 12)
-
-    def forward(self, x):
-        return self.head(x)
-
-
-def test_a_model_with_other_outputs_than_classes_is_refused():
-    with pytest.raises(ExperimentError, match=r"has 12 outputs, but the data have \d+ classes"):
-        set_up(tiny("el", "model.name=test_own_models:TooMany"))
-
-
-class Uncut(nn.Module):
-    """Its head is one linear layer, but its output is not the model's."""
-
-    def __init__(self, shape, classes):
-        super().__init__()
-        self.core, self.head = models.softmax(shape, 64), nn.Linear(64, classes)
-
-    def forward(self, x):
-        return self.head(self.core(x).tanh()).log_softmax(1)
-
-
-def test_a_linear_head_whose_features_cannot_be_had_is_fitted_by_training(recwarn):
-    result = ran(tiny("facade", "model.name=test_own_models:Uncut", "algorithm.seeding=farthest", "training.rounds=30"))
-    assert "cannot be cut before its head" in str(recwarn.pop(UserWarning).message)
-    assert not result.learner.head_is_linear
-    with pytest.raises(ExperimentError, match="heads = 'auto'"):
-        ran(tiny("facade", "model.name=test_own_models:Uncut", "algorithm.heads=auto", "training.rounds=80"))
-
-
-@pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])
-def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_features(scale):
-    draw = torch.Generator().manual_seed(0)
-    z = scale * torch.randn(40, 8, generator=draw, dtype=torch.float64)
-    y = torch.cat([torch.zeros(36, dtype=torch.int64), torch.ones(4, dtype=torch.int64)])
-    common = {"head.weight": torch.zeros(2, 8, dtype=torch.float64), "head.bias": torch.zeros(2, dtype=torch.float64)}
-    fitted = fitted_head(z, y, common, 80)
-    before, after = (row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
-    assert after < before
-
-
-@pytest.mark.parametrize("scale", [0.0, 0.05, 1.0])
-def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale):
-    draw = torch.Generator().manual_seed(1)
-    y = (torch.arange(60) ** 2) % 3
-    z = scale * torch.randn(60, 4, dtype=torch.float64, generator=draw)
-    weight = torch.randn(3, 4, dtype=torch.float64, generator=draw)
-    head = {"head.weight": weight, "head.bias": torch.zeros(3, dtype=torch.float64)}
-    fold = torch.empty_like(y)
-    fold[torch.argsort(y, stable=True)] = torch.arange(60) % 5
-    side = linear_heads._fitted_without(z, y, head, fold, 80)
-    for part in range(5):
-        one = fitted_head(z[fold != part], y[fold != part], head, 80)
-        assert all(torch.allclose(side[name][part], leaf, atol=1e-9) for name, leaf in one.items())
-
-
-class Centred(nn.Module):
-    """Changes the data that it is given."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, x):
-        x -= 3
-        return self.head(x.flatten(1))
-
-
-def with_an_activation_in_place_at_the_beginning():
-    return nn.Sequential(OrderedDict(first=nn.ReLU(inplace=True), flat=nn.Flatten(), head=nn.Linear(16, CLASSES)))
-
-
-@pytest.mark.parametrize("factory", [Centred, with_an_activation_in_place_at_the_beginning])
-def test_a_model_that_changes_its_input_is_refused(factory):
-    with pytest.raises(ExperimentError, match="the model changes its input in place"):
-        rehearsal.outputs(factory(), (1, 4, 4), 2)
-
-
-def test_a_model_that_gives_no_finite_loss_ends_the_run():
-    run_away = tiny("el", "training.rounds=1", "training.steps=1", "training.lr=1e30", "evaluation.every=1")
-    with pytest.raises(
-        DivergedError, match=r"node 0 gives no finite loss on its test data after round 1; try a smaller"
-    ):
-        ran(run_away)
-
-
 class Frozen(nn.Module):
     """Keeps its normalisation in evaluation mode, also while it trains."""
 
@@ -488,69 +321,6 @@ def test_a_part_that_a_model_keeps_in_evaluation_mode_stays_in_it(only):
     fitted = made.fit(params, made.memory(params), samples(), only=only).params
     assert torch.equal(fitted["core.1.running_mean"], params["core.1.running_mean"])
     assert torch.equal(fitted["head.weight"], params["head.weight"]) == (only == "core")
-
-
-class Counting(nn.Module):
-    """Depends on how often it was called."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(16, CLASSES)
-        self.register_buffer("step", torch.tensor(0))
-
-    def forward(self, x):
-        if self.training:
-            self.step += 1
-        return self.head(x.flatten(1)) * min(int(self.step), 3)
-
-
-class Depth(nn.Module):
-    """Leaves itself out now and then, by a generator that is not torch's."""
-
-    def __init__(self, draw):
-        super().__init__()
-        self.head, self.draw = nn.Linear(16, CLASSES), draw
-
-    def forward(self, x):
-        return self.head(x.flatten(1)) * (self.draw() < 0.5 if self.training else 1)
-
-
-def drawn_by_numpy():
-    return np.random.random()  # noqa: NPY002 - as people do
-
-
-class WithMore(nn.Module):
-    """Gives more than logits while it trains."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, x):
-        y = self.head(x.flatten(1))
-        return (y, x.mean()) if self.training else y
-
-
-@pytest.mark.parametrize(
-    ("factory", "sentence"),
-    [
-        (Counting, "the model changes its buffer 'step', which holds torch.int64"),
-        (lambda: Depth(random.random), "the model draws random numbers that a run could not repeat"),
-        (lambda: Depth(drawn_by_numpy), "the model draws random numbers that a run could not repeat"),
-        (WithMore, r"the model gives an output of type tuple for 2 samples; expected \[2, classes\]"),
-        (lambda: nn.Sequential(OrderedDict(f=nn.Flatten(), head=nn.LazyLinear(3))), "'head.weight' has no size yet"),
-        (lambda: nn.Sequential(nn.Flatten(), with_weights_that_cannot_be_copied()), "the model cannot be made: Only"),
-    ],
-)
-def test_what_a_run_could_not_repeat_is_refused_in_a_sentence(factory, sentence):
-    with pytest.raises(ExperimentError, match=sentence):
-        rehearsal.outputs(rehearsal.made(factory, torch.float32, "cpu"), (1, 4, 4), 2)
-
-
-def with_weights_that_cannot_be_copied():
-    layer = nn.Linear(16, CLASSES)
-    layer.cache = layer.weight * 2
-    return layer
 
 
 class Sequence(nn.Module):

@@ -186,7 +186,7 @@ def _commands() -> str:
 
     facade paper reproduction --draw             # this page and its pictures, from results/
     facade data get cifar10 --root data          # or bring the files; docs/data.md
-    facade paper reproduction --data data        # everything from raw data: some 16 hours on two idle cores
+    facade paper reproduction --data data        # everything from raw data: some 20 hours on two idle cores
 
 The last command computes what is missing in `results/` and goes on where it was stopped; move `results/` away to
 compute everything again.
