@@ -192,7 +192,7 @@ def _mixture(run: Run, found: History, late: range) -> list[str]:
     assert found.choice is not None, "FACADE chooses"
     changes = found.choice[late] != found.choice[late.start - 1 : late.stop - 1]
     by_cluster = [number(changes[:, found.cluster == c].mean(), 100, 1) for c in range(found.clusters)]
-    theirs = [run.experiment.with_(*changes) == run.experiment for changes in CAUSES.values()]
+    theirs = [run.experiment.with_(*settings) == run.experiment for settings in CAUSES.values()]
     return [*("artefact" if has else "paper" for has in theirs), settled(found), *by_cluster]
 
 
