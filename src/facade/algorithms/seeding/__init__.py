@@ -1,0 +1,1 @@
+"""How FACADE's heads start, and what happens to those that nobody uses."""

@@ -1,0 +1,1 @@
+"""Confusion matrices to numbers: metrics, statistics, tables, the fairness gate."""

@@ -1,0 +1,1 @@
+"""A model to take home, and which one fits a new site."""

@@ -1,0 +1,1 @@
+"""Models, and all arithmetic on stacks of them."""

@@ -1,0 +1,1 @@
+"""What is left of a run among sites, and how sites compare."""

@@ -1,0 +1,1 @@
+"""Nodes, or whole runs, spread over a Ray cluster."""
