@@ -68,7 +68,7 @@ def main() -> None:
     known = {
         (d["seeding"], d["clusters"], d["heads"], tuple(d["settings"])) for d in done if len(d["runs"]) >= options.seeds
     }
-    from facade.machine import cores
+    from facade.learning.machine import cores
 
     with ProcessPoolExecutor(cores()) as pool:
         for seeding, case in cases():

@@ -8,10 +8,10 @@ model, so that it finds its own direction before it follows the others. Run it w
 
 from dataclasses import dataclass
 
-from facade import tree
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Turn
-from facade.messages import Inbox, mean
+from facade.core import tree
+from facade.core.engine import Turn
+from facade.core.messages import Inbox, mean
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from facade import models
+from facade.core.engine import Samples
 from facade.data.federation import Holdings, Labelled
-from facade.engine import Samples
-from facade.learner import Inputs, Learner, Training
-from facade.optimisers import SGD, Adam
+from facade.learning import models
+from facade.learning.learner import Inputs, Learner, Training
+from facade.learning.optimisers import SGD, Adam
 
 SHAPE, CLASSES, NODES = (1, 4, 4), 3, 5
 INPUTS = Inputs(SHAPE, [0.5], [0.25])

@@ -3,13 +3,13 @@ import pytest
 import torch
 
 from contract.checks import inbox_of, made, one_turn, ran, tiny, travelled
-from facade import tree
 from facade.algorithms.base import chosen, joined
 from facade.algorithms.dac import DAC
-from facade.engine import Samples
+from facade.core import tree
+from facade.core.engine import Samples
+from facade.core.messages import EVERYONE, Edges
 from facade.errors import ExperimentError
-from facade.messages import EVERYONE, Edges
-from facade.setup import set_up
+from facade.experiment.setup import set_up
 
 OPTIMISERS = [(), ("training.momentum=0.9",), ("training.optimiser=adam", "training.lr=0.01")]
 NETWORKS = [(), ("network.loss=0.3", "network.offline=0.2"), ("topology.name=complete",)]

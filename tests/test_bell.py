@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from facade.bell import Bell
+from facade.runs.stop_signals import Bell
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import sys
 import pytest
 
 from facade.algorithms import ALGORITHMS
-from facade.contract import CLAUSES
+from facade.analysis.fairness_gate import CLAUSES
+from facade.analysis.metrics import METRICS
+from facade.core.topology import TOPOLOGIES
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
-from facade.metrics import METRICS
-from facade.models import MODELS
-from facade.sections import SECTIONS
-from facade.sweep import SELECTABLE
-from facade.topology import TOPOLOGIES
+from facade.experiment.sections import SECTIONS
+from facade.learning.models import MODELS
+from facade.sweep.jobs import SELECTABLE
 from surroundings import ROOT, loaded_by
 
 DIGITS = """

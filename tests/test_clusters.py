@@ -1,6 +1,6 @@
 import pytest
 
-from facade.clusters import cluster_names
+from facade.data.clusters import cluster_names
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from facade.runtimes.local_network import Processes
+from facade.peers.local_network import Processes
 from peers.makers import kept_ports
 
 ROOT = Path(__file__).parents[1]

@@ -4,8 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from facade import ExperimentError, seeds
-from facade.dropout import AddressedDropout
+from facade import ExperimentError
+from facade.core import seeds
+from facade.learning.dropout import AddressedDropout
 
 
 def dropped(x, *address, function=functional.dropout, p=0.5):

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from contract.checks import made, one_turn, tiny, travelled
-from facade import ExperimentError, run, tree
+from facade import ExperimentError, run
 from facade.algorithms.el import EL
-from facade.engine import Network, evaluate
-from facade.messages import EVERYONE
-from facade.stopwatch import Stopwatch
+from facade.core import tree
+from facade.core.engine import Network, evaluate
+from facade.core.messages import EVERYONE
+from facade.learning.stopwatch import Stopwatch
 
 
 @pytest.fixture

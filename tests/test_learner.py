@@ -7,15 +7,15 @@ from torch import nn
 from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
-from facade import tree
+from facade.core import tree
+from facade.core.engine import Samples
 from facade.data.federation import Labelled
-from facade.engine import Samples
 from facade.errors import DivergedError, ExperimentError
-from facade.learner import Inputs
-from facade.modules import under
-from facade.optimisers import SGD, Adam, Schedule
-from facade.setup import set_up
-from facade.stacked import MOST_WEIGHTS
+from facade.experiment.setup import set_up
+from facade.learning.learner import Inputs
+from facade.learning.optimisers import SGD, Adam, Schedule
+from facade.learning.stacked import MOST_WEIGHTS
+from facade.learning.torch_modules import under
 from learners import CLASSES, NODES, OPTIMISERS, SHAPE, deep, holdings, learner, mlp, normalised, plain_loss, samples
 
 EXECUTORS = ["stacked", "looped"]
@@ -273,7 +273,7 @@ def test_all_samples_of_a_node_are_normalised_a_part_at_a_time(monkeypatch):
     everything = Samples(holdings(), 7, "all", 0, None)
     whole, sizes = Inputs.prepare, []
     monkeypatch.setattr(Inputs, "prepare", lambda self, x, *rest: sizes.append(len(x)) or whole(self, x, *rest))
-    monkeypatch.setattr("facade.executor._CACHED_VALUES", 8 * 16)
+    monkeypatch.setattr("facade.learning.executor._CACHED_VALUES", 8 * 16)
     made.score(core, tree.map(lambda leaf: leaf.unsqueeze(1), head), everything)
     made.fit_linear_heads(core, head, everything, 1)
     assert sizes == [8, 4] * 2 * NODES  # of twelve

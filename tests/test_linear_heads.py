@@ -5,9 +5,12 @@ import torch
 from torch import nn
 
 from contract.checks import ran, tiny
-from facade import ExperimentError, linear_heads, models, tree
-from facade.linear_heads import fitted as fitted_head
-from facade.linear_heads import row_losses
+from facade import ExperimentError
+from facade.algorithms.seeding import linear_heads
+from facade.algorithms.seeding.linear_heads import fitted as fitted_head
+from facade.algorithms.seeding.linear_heads import row_losses
+from facade.core import tree
+from facade.learning import models
 
 
 class Uncut(nn.Module):

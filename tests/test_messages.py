@@ -3,8 +3,20 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from facade import tree
-from facade.messages import EVERYONE, Deliveries, Edges, Inbox, delivered, mean, means, per_row, totals, waves, weighted
+from facade.core import tree
+from facade.core.messages import (
+    EVERYONE,
+    Deliveries,
+    Edges,
+    Inbox,
+    delivered,
+    mean,
+    means,
+    per_row,
+    totals,
+    waves,
+    weighted,
+)
 
 DTYPES = [torch.float32, torch.float64]
 SENDERS = torch.tensor([0, 2, 3, 5, 7, 8, 9])

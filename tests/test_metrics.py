@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from facade import metrics
+from facade.analysis import metrics
 from facade.paper import published
-from facade.result import judge, summarise
+from facade.runs.result import judge, summarise
 
 
 @pytest.mark.parametrize("line", published.FINAL, ids="-".join)

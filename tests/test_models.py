@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from facade.cut import find_cut
 from facade.errors import ExperimentError
-from facade.models import MODELS, factory
+from facade.learning.models import MODELS, factory
+from facade.learning.split_point import find_cut
 
 IMAGE = (3, 32, 32)
 

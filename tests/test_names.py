@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from facade import names
+from facade.core import names
 from facade.errors import ExperimentError
-from facade.models import factory
+from facade.learning.models import factory
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from facade.optimisers import SGD, Adam, Schedule
+from facade.learning.optimisers import SGD, Adam, Schedule
 from learners import OPTIMISERS
 
 

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 from contract.checks import distance
-from facade import models, tree
-from facade.cut import find_cut
-from facade.stacked import Stacked
+from facade.core import tree
+from facade.learning import models
+from facade.learning.split_point import find_cut
+from facade.learning.stacked import Stacked
 from learners import CLASSES, NODES, SHAPE, chain, deep, learner, plain_loss, samples
 
 

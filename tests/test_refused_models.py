@@ -10,11 +10,12 @@ from torch import nn
 from torch.nn import functional
 
 from contract.checks import ran, tiny
-from facade import ExperimentError, models, rehearsal
+from facade import ExperimentError
 from facade.errors import DivergedError
-from facade.learner import Learner, Training
-from facade.optimisers import SGD
-from facade.setup import set_up
+from facade.experiment.setup import set_up
+from facade.learning import models, rehearsal
+from facade.learning.learner import Learner, Training
+from facade.learning.optimisers import SGD
 from learners import CLASSES, INPUTS, chain, learner
 
 

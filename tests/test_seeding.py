@@ -10,18 +10,19 @@ from rich.console import Console
 
 from contract.checks import made, one_turn, tiny, travelled
 from experiments import digits
-from facade import Experiment, ExperimentError, Federation, linear_heads, run, tree
+from facade import Experiment, ExperimentError, Federation, run
 from facade.algorithms import facade as facade_algorithm
-from facade.algorithms import health, revival, seeding
-from facade.algorithms.seeding import CALM, NEVER, Calendar, listen, start, without_the_few
+from facade.algorithms.seeding import farthest, health, linear_heads, revival
+from facade.algorithms.seeding.farthest import CALM, NEVER, Calendar, listen, start, without_the_few
 from facade.cli import display
 from facade.cli.progress import RunProgress
-from facade.engine import Network, Turn, play, turn_of
-from facade.messages import EVERYONE, Deliveries, Edges, Inbox
-from facade.result import health_of_heads
+from facade.core import tree
+from facade.core.engine import Network, Turn, play, turn_of
+from facade.core.messages import EVERYONE, Deliveries, Edges, Inbox
+from facade.core.topology import Regular, Ring, Star, diameter
+from facade.experiment.setup import planned, set_up
+from facade.runs.result import health_of_heads
 from facade.runtimes.local import deliver
-from facade.setup import planned, set_up
-from facade.topology import Regular, Ring, Star, diameter
 
 
 def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
@@ -147,7 +148,7 @@ def test_a_node_away_while_seeds_were_sought_learns_of_heads_by_hearing_them(mon
 
 @pytest.mark.parametrize(("n", "errors"), [(32, 2.96), (100, 3.29), (1000, 3.89)])
 def test_a_head_is_needed_from_so_many_standard_errors_on(n, errors):
-    assert seeding.needed(n) == pytest.approx(errors, abs=0.005)
+    assert farthest.needed(n) == pytest.approx(errors, abs=0.005)
 
 
 def test_seeds_are_found_though_nodes_and_messages_are_missing():

@@ -1,6 +1,6 @@
 import numpy as np
 
-from facade import seeds
+from facade.core import seeds
 
 
 def test_a_nodes_words_do_not_depend_on_who_else_is_asked_for():

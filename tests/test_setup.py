@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from contract.checks import ran, tiny
-from facade import setup
 from facade.errors import ExperimentError
-from facade.setup import set_up
+from facade.experiment import setup
+from facade.experiment.setup import set_up
 
 
 def test_bfloat16_moves_results_a_little_and_leaves_weights_in_full_precision(monkeypatch):

@@ -8,10 +8,7 @@ import pytest
 
 from experiments import digits
 from facade import run
-from facade.config import Experiment
-from facade.errors import ExperimentError
-from facade.setup import set_up
-from facade.topology import (
+from facade.core.topology import (
     TOPOLOGIES,
     Complete,
     ErdosRenyi,
@@ -28,6 +25,9 @@ from facade.topology import (
     edges_in,
     undirected,
 )
+from facade.errors import ExperimentError
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
 from surroundings import ROOT
 
 PAGE = ROOT / "docs" / "topology.md"

@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from facade.torch_threads import one_intra_op_thread
+from facade.learning.torch_threads import one_intra_op_thread
 
 
 def test_where_runs_overlap_torch_ends_with_the_threads_it_had():

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from facade import tree
+from facade.core import tree
 
 
 class State(NamedTuple):

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from facade.cli.wide import Column, print_wide
+from facade.cli.wide_tables import Column, print_wide
 
 LABELS = [Column("algorithm", ["facade", "el"]), Column("lr", ["0.01", "0.05"])]
 COLUMNS = [Column(f"number\n{i}", [f"{i}{i}.{i}\n[{i}, {i}]", f"-{i}"]) for i in range(6)]

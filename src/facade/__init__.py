@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from facade.algorithms.base import Algorithm
-    from facade.config import Experiment
+    from facade.core.topology import Topology
     from facade.data.federation import Federation
     from facade.errors import DivergedError, ExperimentError, FacadeError
-    from facade.result import Result
-    from facade.runtimes.choice import run
-    from facade.topology import Topology
+    from facade.experiment.config import Experiment
+    from facade.runs.result import Result
+    from facade.runtimes.run import run
 
 _HOMES = {
     "Algorithm": "facade.algorithms.base",
-    "Experiment": "facade.config",
+    "Experiment": "facade.experiment.config",
     "ExperimentError": "facade.errors",
     "FacadeError": "facade.errors",
     "Federation": "facade.data.federation",
-    "Result": "facade.result",
-    "Topology": "facade.topology",
+    "Result": "facade.runs.result",
+    "Topology": "facade.core.topology",
     "DivergedError": "facade.errors",
-    "run": "facade.runtimes.choice",
+    "run": "facade.runtimes.run",
 }
 
 __all__ = [

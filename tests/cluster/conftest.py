@@ -7,8 +7,8 @@ import pytest
 from cluster.stand_in import EXCEPTIONS, StandIn
 from experiments import digits
 from facade import run
-from facade.runtimes import ray_cluster, ray_connection
-from facade.runtimes.ray_worker import Worker, packed
+from facade.runtimes.ray import cluster, connection
+from facade.runtimes.ray.worker import Worker, packed
 from facade.runtimes.recorder import record
 
 
@@ -21,7 +21,7 @@ def tiny(*settings):
 @pytest.fixture(scope="session")
 def ray():
     """Ray, connected to a cluster on this machine."""
-    with ray_connection.connected():
+    with connection.connected():
         import ray
 
         yield ray
@@ -40,8 +40,8 @@ def run_on(ray, workers):
 
     def call(experiment, shards, out=None, **options):
         def play(setup):
-            share = ray_cluster.Share(shards, cpus=0, threads=1, machines=frozenset())
-            troupe = ray_cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), share)
+            share = cluster.Share(shards, cpus=0, threads=1, machines=frozenset())
+            troupe = cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), share)
             return lambda recorder: troupe.play(recorder, recorder.start())
 
         return record(experiment, out, play, **options)
@@ -55,7 +55,7 @@ def stand_in(monkeypatch):
     ray = StandIn(1, 1, 1)
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.exceptions", EXCEPTIONS)
-    monkeypatch.setattr(ray_cluster, "SLICE", 0)
+    monkeypatch.setattr(cluster, "SLICE", 0)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return ray
 

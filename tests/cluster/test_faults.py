@@ -10,7 +10,7 @@ import pytest
 from cluster.conftest import tiny
 from facade import run
 from facade.errors import ExperimentError
-from facade.runtimes import ray_cluster
+from facade.runtimes.ray import cluster
 from runs import At, assert_same
 
 LONG = ("training.rounds=12", "evaluation.every=3")
@@ -29,7 +29,7 @@ def test_a_killed_worker_costs_a_warning_and_nothing_else(ray, simulated, tmp_pa
         os.kill(min(set(living(ray)) - before), signal.SIGKILL)
 
     with pytest.warns(UserWarning, match=r"a worker was lost .*; going on from round 6"):
-        ended = ray_cluster.run_connected(experiment, tmp_path / "run", progress=At(7, kill))
+        ended = cluster.run_connected(experiment, tmp_path / "run", progress=At(7, kill))
     assert_same(ended, simulated(experiment))
 
 
@@ -41,7 +41,7 @@ def test_without_a_directory_a_run_that_lost_a_worker_begins_again(ray, simulate
         os.kill(min(set(living(ray)) - before), signal.SIGKILL)
 
     with pytest.warns(UserWarning, match="going on from round 0"):
-        assert_same(ray_cluster.run_connected(experiment, progress=At(2, kill)), simulated(experiment))
+        assert_same(cluster.run_connected(experiment, progress=At(2, kill)), simulated(experiment))
 
 
 def test_a_machine_killed_in_the_middle_of_a_run_changes_no_bit(simulated, tmp_path):
@@ -61,7 +61,7 @@ def test_a_machine_killed_in_the_middle_of_a_run_changes_no_bit(simulated, tmp_p
 
 def test_more_shards_than_nodes_are_refused_before_anything_is_written(ray, tmp_path):
     with pytest.raises(ExperimentError, match="8 shards are more than the 7 nodes"):
-        ray_cluster.run_connected(tiny("runtime.shards=8"), tmp_path / "run")
+        cluster.run_connected(tiny("runtime.shards=8"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

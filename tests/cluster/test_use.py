@@ -16,8 +16,8 @@ from cluster.conftest import tiny
 from experiments import written
 from facade import Result, run
 from facade.errors import ExperimentError
-from facade.runtimes import ray_cluster, ray_connection
-from facade.runtimes.ray_worker import Worker
+from facade.runtimes.ray import cluster, connection
+from facade.runtimes.ray.worker import Worker
 from runs import assert_same
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
@@ -93,7 +93,7 @@ def test_an_address_is_for_ray(tmp_path):
     with pytest.raises(ExperimentError, match=r"runtime.name = 'ray'"):
         run(tiny(), address="127.0.0.1:1")
     with pytest.raises(ExperimentError, match="give the cluster's head as host:port"):
-        ray_connection._options("ray://head:10001")
+        connection._options("ray://head:10001")
 
 
 def test_a_cluster_without_a_token_for_it_is_refused_in_one_sentence(tmp_path):
@@ -109,17 +109,17 @@ def test_a_cluster_without_a_token_for_it_is_refused_in_one_sentence(tmp_path):
 def test_an_address_where_nobody_is_costs_one_sentence_and_no_minutes():
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         port = somebody.getsockname()[1]
-    with pytest.raises(ray_connection.ClusterError, match=rf"nothing answers at --address 127.0.0.1:{port}"):
-        ray_connection._options(f"127.0.0.1:{port}")
+    with pytest.raises(connection.ClusterError, match=rf"nothing answers at --address 127.0.0.1:{port}"):
+        connection._options(f"127.0.0.1:{port}")
 
 
 def test_an_address_without_a_port_is_refused_before_ray_looks_for_it():
     with pytest.raises(ExperimentError, match="--address head: give the cluster's head as host:port, or 'auto'"):
-        ray_connection._options("head")
+        connection._options("head")
 
 
 def test_a_cluster_of_ones_own_can_be_reached_from_this_machine_with_a_token_only(ray):
-    assert ray_connection.cluster_cpus() >= 1
+    assert connection.cluster_cpus() >= 1
     assert os.environ["RAY_AUTH_MODE"] == "token"
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
     assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
@@ -133,15 +133,15 @@ def test_ray_that_was_imported_without_a_token_is_refused_every_time(monkeypatch
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     for _ in range(2):
-        with pytest.raises(ray_connection.ClusterError, match="ray was imported before this run"):
-            ray_connection.connected().__enter__()
+        with pytest.raises(connection.ClusterError, match="ray was imported before this run"):
+            connection.connected().__enter__()
     assert "RAY_AUTH_MODE" not in os.environ
 
 
 def test_a_cluster_that_listens_beyond_the_machine_earns_a_warning(monkeypatch):
-    monkeypatch.setattr(ray_connection, "machines", lambda: [{"NodeManagerAddress": "10.0.0.1"}])
+    monkeypatch.setattr(connection, "machines", lambda: [{"NodeManagerAddress": "10.0.0.1"}])
     with pytest.warns(UserWarning, match=r"\(10.0.0.1\): whoever reaches it with its token can run code"):
-        ray_connection._warn_if_exposed()
+        connection._warn_if_exposed()
 
 
 def test_a_thousand_nodes_over_two_shards(run_on):
@@ -160,14 +160,12 @@ def test_states_and_models_pass_through_the_driver_in_pieces(stand_in, simulated
         return pieces[-1]
 
     monkeypatch.setattr(Worker, "piece", watched)
-    monkeypatch.setattr(ray_cluster, "PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(cluster, "PIECE_BYTES", 1 << 16)
     experiment = tiny("data.clusters=40:8", "algorithm.name=el")
-    assert_same(ray_cluster.run_connected(experiment, tmp_path / "run"), simulated(experiment))
+    assert_same(cluster.run_connected(experiment, tmp_path / "run"), simulated(experiment))
     models = (tmp_path / "run" / "models.safetensors").stat().st_size
-    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * ray_cluster.PIECE_BYTES, (
-        "a checkpoint, and models"
-    )
-    assert max(found.nbytes for found in pieces) <= ray_cluster.PIECE_BYTES
+    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * cluster.PIECE_BYTES, "a checkpoint, and models"
+    assert max(found.nbytes for found in pieces) <= cluster.PIECE_BYTES
     assert max(len(found) for found in pieces) > 1
 
 
@@ -185,16 +183,16 @@ def test_states_and_models_pass_through_the_driver_in_pieces(stand_in, simulated
     ],
 )
 def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, share):
-    assert ray_cluster.largest_share(machines, shards) == share
+    assert cluster.largest_share(machines, shards) == share
 
 
 def test_where_the_temporary_directory_has_a_long_name_ray_gets_another(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
-    with ray_connection._directory() as files:
+    with connection._directory() as files:
         assert str(Path(files).parent) == "/tmp"
     monkeypatch.setattr(tempfile, "tempdir", "/missing")
-    with pytest.raises(ray_connection.ClusterError, match=r"below /missing, which cannot be made \(No such file"):
-        ray_connection._directory()
+    with pytest.raises(connection.ClusterError, match=r"below /missing, which cannot be made \(No such file"):
+        connection._directory()
 
 
 def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
@@ -205,6 +203,6 @@ def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
     stub = SimpleNamespace(is_initialized=bool, init=fails, exceptions=kinds, __spec__="installed")
     monkeypatch.setitem(sys.modules, "ray", stub)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setattr(ray_connection, "_set_environment", lambda address: None)
-    with pytest.raises(ray_connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
-        ray_connection.connected().__enter__()
+    monkeypatch.setattr(connection, "_set_environment", lambda address: None)
+    with pytest.raises(connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
+        connection.connected().__enter__()

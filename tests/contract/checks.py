@@ -24,17 +24,17 @@ import torch
 from torch import Tensor
 
 from experiments import digits
-from facade import tree
-from facade.config import Experiment
+from facade.core import tree
+from facade.core.engine import Shard, Turn, play
+from facade.core.messages import EVERYONE, Edges, Inbox, Post
 from facade.data.federation import Federation
 from facade.data.load import load
-from facade.engine import Shard, Turn, play
-from facade.messages import EVERYONE, Edges, Inbox, Post
-from facade.records import in_order
-from facade.result import Result
+from facade.experiment.config import Experiment
+from facade.experiment.sections import Data
+from facade.experiment.setup import Setup, set_up
+from facade.runs.result import Result
+from facade.runs.run_directory import in_order
 from facade.runtimes.local import deliver, run
-from facade.sections import Data
-from facade.setup import Setup, set_up
 from runs import assert_same
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from facade import tree
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Turn
-from facade.messages import Inbox, mean
+from facade.core import tree
+from facade.core.engine import Turn
+from facade.core.messages import Inbox, mean
 
 
 @dataclass(frozen=True)

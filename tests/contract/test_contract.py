@@ -3,9 +3,10 @@ import torch
 
 from contract import checks
 from contract.checks import tiny
-from facade import tree
-from facade.algorithms import ALGORITHMS, health, revival
+from facade.algorithms import ALGORITHMS
 from facade.algorithms import facade as facade_algorithm
+from facade.algorithms.seeding import health, revival
+from facade.core import tree
 
 MODELS = {
     "stacked": ("model.name=mlp", "runtime.executor=stacked"),

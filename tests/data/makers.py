@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from facade.data import cifar
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 RECORDS = 20
 """Images per CIFAR file here; tests set cifar.RECORDS to it."""

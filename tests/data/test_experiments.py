@@ -3,11 +3,11 @@ import warnings
 import pytest
 
 from facade.algorithms import ALGORITHMS
-from facade.config import Experiment, build_algorithm
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
-from facade.models import MODELS
+from facade.experiment.config import Experiment, build_algorithm
+from facade.learning.models import MODELS
 from surroundings import EXPERIMENTS
 
 FILES = sorted(EXPERIMENTS.glob("*.toml"))

@@ -6,7 +6,7 @@ from facade import Experiment, Federation, run
 from facade.data.errors import DataError
 from facade.data.load import load
 from facade.errors import ExperimentError
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 
 def images(count, side=4, channels=()):

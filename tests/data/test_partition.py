@@ -3,7 +3,7 @@ import pytest
 
 from facade.data.partition import PARTITIONS, Pool, held_out
 from facade.errors import ExperimentError
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 LABELS = np.repeat(np.arange(10), 100)[np.random.default_rng(1).permutation(1000)]
 

@@ -12,7 +12,7 @@ import torch
 from facade import Experiment, run
 from facade.data import decoded
 from facade.data.load import load
-from facade.sections import Data
+from facade.experiment.sections import Data
 from surroundings import EXPERIMENTS
 
 ROOT = Path(os.environ.get("FACADE_DATA", "data"))
@@ -59,7 +59,7 @@ def test_cifar10_labels_divide_vehicles_and_animals():
 @cifar
 def test_cifar10_is_held_once_in_memory():
     program = (
-        "import resource, sys; from facade.sections import Data; from facade.data.load import load\n"
+        "import resource, sys; from facade.experiment.sections import Data; from facade.data.load import load\n"
         "load(Data(source='digits', clusters='2:2'), 1)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "load(Data(source='cifar10', clusters='30:2', root=sys.argv[1]), 1)\n"

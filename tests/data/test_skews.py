@@ -7,7 +7,7 @@ from facade.data import load, skews
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Labelled
 from facade.errors import ExperimentError
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 PICTURES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (6, 3, 16, 16), np.uint8))
 ROWS = np.arange(len(PICTURES))

@@ -6,7 +6,7 @@ from facade import Experiment, run
 from facade.data.errors import DataError
 from facade.data.load import load
 from facade.data.synthetic import convexity, gaussian_rows, optimum
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 L2 = 0.05
 

@@ -20,10 +20,11 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from facade import models, seeds
-from facade.config import Experiment
+from facade.core import seeds
+from facade.core.topology import TOPOLOGIES, Graph
 from facade.data.federation import Federation
-from facade.topology import TOPOLOGIES, Graph
+from facade.experiment.config import Experiment
+from facade.learning import models
 
 Model = dict[str, Tensor]
 Node = dict[str, Any]

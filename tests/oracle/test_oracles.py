@@ -6,8 +6,8 @@ import torch
 
 from contract.checks import distance, made, travelled
 from experiments import digits
-from facade import tree
-from facade.config import Experiment
+from facade.core import tree
+from facade.experiment.config import Experiment
 from oracle import loops
 
 EXACT = 1e-11

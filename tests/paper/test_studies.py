@@ -2,11 +2,12 @@ import tomllib
 
 import pytest
 
-from facade import Experiment, estimate
+from facade import Experiment
 from facade.paper import settings, theory
 from facade.paper.descent import reduced
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
+from facade.sweep import estimate
 from surroundings import EXPERIMENTS, csv_lines
 
 TINY = ("--quick", "--rounds", "12")

@@ -12,15 +12,15 @@ import torch
 
 from facade import Experiment
 from facade.data.sources import SOURCES
-from facade.peers import identity
-from facade.peers.audit import audit
-from facade.peers.founding import NewSite, Terms, found_federation, found_site
-from facade.peers.gate import Gate
-from facade.peers.identity import Join
-from facade.peers.journal import Journal, Metrics, lines
-from facade.peers.membership import Epochs, Limits, Membership, Schema
-from facade.peers.shelf import Outgoing
-from facade.runtimes.local_network import site_process
+from facade.peers.after.audit import audit
+from facade.peers.local_network import site_process
+from facade.peers.node.journal import Journal, Metrics, lines
+from facade.peers.node.outgoing import Outgoing
+from facade.peers.protocol.gate import Gate
+from facade.peers.trust import identity
+from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.trust.identity import Join
+from facade.peers.trust.membership import Epochs, Limits, Membership, Schema
 from results.killing import Lines
 
 TINY = {
@@ -90,8 +90,8 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
 
 
 KILLED_FILES = (
-    "store.py", "shelf.py", "runtimes/peer.py", "arriving.py", "lists.py", "gather.py", "wire.py", "scene.py",
-    "parting.py",
+    "files/store.py", "node/outgoing.py", "node/node.py", "node/start_up.py", "node/followed_lists.py",
+    "node/pulling.py", "protocol/wire.py", "node/site_epoch.py", "node/shutdown.py",
 )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def dies_at_line(home, events, last):
 
 def after_training(then):
     """From now on, this process calls `then` with the round after every training."""
-    from facade.learner import Learner
+    from facade.learning.learner import Learner
 
     fit = Learner.fit
 
@@ -176,7 +176,7 @@ def until(condition):
 def leaves_on_sigterm(home, events):
     """A site as `facade node up` runs it."""
     from facade.errors import FacadeError
-    from facade.runtimes.parting import leaving_on_signals
+    from facade.peers.node.shutdown import leaving_on_signals
 
     try:
         with leaving_on_signals():

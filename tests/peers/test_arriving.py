@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from facade.peers.headers import Reply, Status
-from facade.peers.journal import Journal, lines
-from facade.runtimes import arriving
-from facade.runtimes.arriving import await_everybody, await_first_round
-from facade.runtimes.asking import AT_ONCE
-from facade.runtimes.rpc import UnreachableError
+from facade.peers.node import start_up
+from facade.peers.node.ask_members import AT_ONCE
+from facade.peers.node.journal import Journal, lines
+from facade.peers.node.start_up import await_everybody, await_first_round
+from facade.peers.protocol.headers import Reply, Status
+from facade.peers.protocol.rpc import UnreachableError
 from peers.makers import federation
 
 REFUSED, SILENT, SILENT_TOGETHER = "refused", "silent", "silent when as many others are asked as can be"
@@ -21,7 +21,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 0.0
-        monkeypatch.setattr(arriving.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(start_up.time, "monotonic", lambda: self.now)
 
     def pause(self, seconds):
         self.now += seconds

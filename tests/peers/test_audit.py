@@ -5,9 +5,9 @@ import json
 import pytest
 
 from facade.errors import ExperimentError
-from facade.peers.audit import audit
-from facade.peers.membership import Change, changed
-from facade.runtimes import local_network
+from facade.peers import local_network
+from facade.peers.after.audit import audit
+from facade.peers.trust.membership import Change, changed
 from peers.makers import QUICK, federation, tiny
 
 DIGEST = {id: 64 * mark for id, mark in zip("abcd", "1234", strict=True)}
@@ -25,7 +25,7 @@ class Logs:
     def round(self, number, epoch=1):
         """A round in which everybody hears all neighbours."""
         from facade import Experiment
-        from facade.setup import planned
+        from facade.experiment.setup import planned
 
         _, plan = planned(Experiment.of(self.made.membership.experiment))
         graph = plan.graph(number)

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 import pytest
 import tomli_w
 
-from facade.peers import identity
-from facade.peers.founding import schema_of
-from facade.peers.headers import Kind, Request, Status
-from facade.peers.membership import load
-from facade.peers.outcome import Outcome
-from facade.peers.site import Site, set_up
-from facade.runtimes.local_network import Processes, founded
-from facade.runtimes.rpc import Credentials, Link, UnreachableError
+from facade.peers.after.outcome import Outcome
+from facade.peers.local_network import Processes, founded
+from facade.peers.protocol.headers import Kind, Request, Status
+from facade.peers.protocol.rpc import Credentials, Link, UnreachableError
+from facade.peers.trust import identity
+from facade.peers.trust.founding import schema_of
+from facade.peers.trust.membership import load
+from facade.peers.trust.site import Site, set_up
 from peers.makers import QUICK, audited, leaves_on_sigterm, logged, pauses, tiny, until
 
 

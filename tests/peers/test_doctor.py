@@ -6,15 +6,15 @@ import json
 import pytest
 
 from facade.algorithms import ALGORITHMS
-from facade.peers import identity
-from facade.peers.headers import Kind, Request, Status
-from facade.peers.refusals import Reason
-from facade.peers.site import Site
-from facade.runtimes.doctor import Finding, _dates, _exchange, examine
-from facade.runtimes.line import Line
-from facade.runtimes.local_network import founded
-from facade.runtimes.peer import Node
-from facade.runtimes.scene import Scene
+from facade.peers.doctor import Finding, _dates, _exchange, examine
+from facade.peers.local_network import founded
+from facade.peers.node.node import Node
+from facade.peers.node.site_epoch import Scene
+from facade.peers.protocol.headers import Kind, Request, Status
+from facade.peers.protocol.link_speed import Line
+from facade.peers.protocol.refusals import Reason
+from facade.peers.trust import identity
+from facade.peers.trust.site import Site
 from peers.makers import QUICK, federation, gate, tiny
 
 
@@ -117,7 +117,7 @@ def test_dates_are_judged_by_this_machine_s_clock():
 
 
 def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
-    monkeypatch.setattr("facade.runtimes.doctor.examine", lambda home: [Finding("problem", "the disk is full")])
+    monkeypatch.setattr("facade.peers.doctor.examine", lambda home: [Finding("problem", "the disk is full")])
     ended = command("node", "doctor", "--json")
     assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
     assert json.loads(ended.out) == [{"kind": "problem", "says": "the disk is full"}]

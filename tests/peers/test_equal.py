@@ -4,7 +4,7 @@ import pytest
 
 from facade import run
 from facade.algorithms import ALGORITHMS
-from facade.runtimes import local_network
+from facade.peers import local_network
 from peers.makers import QUICK, tiny
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from facade import run
-from facade.peers.journal import lines
-from facade.peers.membership import Limits
-from facade.peers.outcome import Outcome
-from facade.peers.site import Site, set_up
-from facade.runtimes.local_network import Processes, founded
+from facade.peers.after.outcome import Outcome
+from facade.peers.local_network import Processes, founded
+from facade.peers.node.journal import lines
+from facade.peers.trust.membership import Limits
+from facade.peers.trust.site import Site, set_up
 from peers.makers import QUICK, audited, dies_at_line, logged, pauses, slow, tiny, until
 
 

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from facade.errors import ExperimentError, StorageError
-from facade.peers import identity
-from facade.peers.founding import NewSite, Terms, found_federation, found_site
-from facade.peers.identity import Join
-from facade.peers.membership import Change, changed
+from facade.peers.trust import identity
+from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.trust.identity import Join
+from facade.peers.trust.membership import Change, changed
 from peers.makers import SCHEMA, federation, tiny
 
 ADMIN = "5f" * 32

@@ -4,11 +4,11 @@ import datetime
 
 import pytest
 
-from facade.peers import identity
-from facade.peers.gate import LONGEST_WAIT, MOST_CALLS
-from facade.peers.headers import Kind, Reply, Request, Status
-from facade.peers.membership import Change, Epochs, Membership, changed
-from facade.peers.refusals import Reason, RefusedError
+from facade.peers.protocol.gate import LONGEST_WAIT, MOST_CALLS
+from facade.peers.protocol.headers import Kind, Reply, Request, Status
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Change, Epochs, Membership, changed
 from peers.makers import federation, gate
 
 

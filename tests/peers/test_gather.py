@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from facade.peers.headers import Reply, Status
-from facade.peers.journal import Journal, Metrics, lines
-from facade.peers.ledger import Ledger
-from facade.peers.membership import Limits
-from facade.peers.refusals import Reason
-from facade.peers.waiting import Brisk, Patient
-from facade.peers.wire import Form, Origin, pack
-from facade.runtimes import gather as pulling
-from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
-from facade.runtimes.rpc import UnreachableError
+from facade.peers.node import pulling as pulling
+from facade.peers.node.journal import Journal, Metrics, lines
+from facade.peers.node.ledger import Ledger
+from facade.peers.node.pulling import Ask, BehindError, Gatherer, ShutOutError
+from facade.peers.node.waiting import Brisk, Patient
+from facade.peers.protocol.headers import Reply, Status
+from facade.peers.protocol.refusals import Reason
+from facade.peers.protocol.rpc import UnreachableError
+from facade.peers.protocol.wire import Form, Origin, pack
+from facade.peers.trust.membership import Limits
 from peers.makers import federation
 
 MESSAGE = {"model": {"w": torch.ones(1, 4)}}

@@ -10,16 +10,16 @@ import pytest
 import tomli_w
 import torch
 
-from facade import tree
+from facade.core import tree
 from facade.errors import ExperimentError
-from facade.peers import identity
-from facade.peers.journal import Journal, lines
-from facade.peers.membership import Change, Epochs, Membership, changed, load
-from facade.peers.shelf import Saved
-from facade.peers.site import Site, set_up
-from facade.runtimes.lists import Lists
-from facade.runtimes.local_network import founded
-from facade.runtimes.scene import Scene
+from facade.peers.local_network import founded
+from facade.peers.node.followed_lists import Lists
+from facade.peers.node.journal import Journal, lines
+from facade.peers.node.outgoing import Saved
+from facade.peers.node.site_epoch import Scene
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Change, Epochs, Membership, changed, load
+from facade.peers.trust.site import Site, set_up
 from peers import makers
 from peers.makers import QUICK, federation, tiny
 

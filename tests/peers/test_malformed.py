@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from facade import tree
 from facade.algorithms import ALGORITHMS
-from facade.engine import turn_of
-from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
-from facade.peers.refusals import Reason, RefusedError
-from facade.peers.wire import Form, Origin, pack
-from facade.runtimes.gather import Ask, Gatherer, _Pull, take
-from facade.setup import set_up
+from facade.core import tree
+from facade.core.engine import turn_of
+from facade.experiment.setup import set_up
+from facade.peers.node.pulling import Ask, Gatherer, _Pull, take
+from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.wire import Form, Origin, pack
 from peers.makers import federation, gate, tiny
 
 MANY = 10_000

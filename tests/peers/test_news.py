@@ -2,7 +2,7 @@
 
 import pytest
 
-from facade.cli.news import News
+from facade.cli.site_lines import News
 
 
 @pytest.mark.parametrize(

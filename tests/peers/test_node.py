@@ -6,29 +6,29 @@ import os
 import pytest
 import torch
 
-from facade import tree
+from facade.core import tree
 from facade.errors import DivergedError, ExperimentError, FacadeError, StorageError
-from facade.learner import Learner
-from facade.peers.headers import Kind, Request, Status
-from facade.peers.journal import Journal, Metrics
-from facade.peers.membership import Change, changed
-from facade.peers.outcome import read_site
-from facade.peers.shelf import DivergedReplayError, LostCheckpointError
-from facade.peers.site import Site
-from facade.peers.wire import Origin
-from facade.runtimes import peer
-from facade.runtimes.gather import BehindError, ShutOutError
-from facade.runtimes.local_network import founded
-from facade.runtimes.peer import Node
-from facade.runtimes.rpc import Links
+from facade.learning.learner import Learner
+from facade.peers.after.outcome import read_site
+from facade.peers.local_network import founded
+from facade.peers.node import node as site_node
+from facade.peers.node.journal import Journal, Metrics
+from facade.peers.node.node import Node
+from facade.peers.node.outgoing import DivergedReplayError, LostCheckpointError
+from facade.peers.node.pulling import BehindError, ShutOutError
+from facade.peers.protocol.headers import Kind, Request, Status
+from facade.peers.protocol.rpc import Links
+from facade.peers.protocol.wire import Origin
+from facade.peers.trust.membership import Change, changed
+from facade.peers.trust.site import Site
 from peers.makers import QUICK, logged, tiny
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """The first of four sites; it waits for nobody at the beginning and at the end."""
-    monkeypatch.setattr(peer, "await_everybody", lambda node: None)
-    monkeypatch.setattr(peer, "part", lambda node: None)
+    monkeypatch.setattr(site_node, "await_everybody", lambda node: None)
+    monkeypatch.setattr(site_node, "part", lambda node: None)
     settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
     with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
         yield made.homes[0]
@@ -66,7 +66,7 @@ def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     def taken(*_):
         raise ExperimentError("it cannot be listened on")
 
-    monkeypatch.setattr(peer, "Server", taken)
+    monkeypatch.setattr(site_node, "Server", taken)
     with pytest.raises(ExperimentError, match="cannot be listened on"):
         Node(Site.load(home), shared_port=True)
     assert closed == [Links, Metrics, Journal]
@@ -94,7 +94,7 @@ def test_a_node_that_nobody_admits_where_it_arrives_says_so_in_a_sentence(node):
 
 
 def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
-    asked = scripted(node, {}, BehindError(9), peer._NextEpochError())
+    asked = scripted(node, {}, BehindError(9), site_node._NextEpochError())
     assert node.run()
     assert asked[:4] == [0, 1, 9, 9]
     assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 9, 10]
@@ -152,7 +152,7 @@ def test_where_training_diverges_those_who_were_mixed_are_named(node, monkeypatc
 
 def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):
     now = iter(range(10_000))
-    monkeypatch.setattr(peer.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(site_node.time, "monotonic", lambda: float(next(now)))
     told = []
     node.policy.trained = told.append
     scripted(node)
@@ -178,7 +178,7 @@ def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, m
     node.close()
     path, trained = home / "run" / "site.json", []
     alone = [[1 if row == column else 0 for column in range(10)] for row in range(10)]
-    monkeypatch.setattr(peer.beside, "alone", lambda scene: trained.append(scene) or alone)
+    monkeypatch.setattr(site_node.beside, "alone", lambda scene: trained.append(scene) or alone)
     assert read_site(path).gain is None
     for _ in range(2):
         again = Node(Site.load(home), baseline=True, shared_port=True)
@@ -314,7 +314,7 @@ def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monke
     scripted(node)
     farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
     said = []
-    monkeypatch.setattr(peer.beside, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed())))
+    monkeypatch.setattr(site_node.beside, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed())))
     assert node.run()
     node.close()
     assert [(reply.status, reply.round) for reply in said] == [(Status.FINISHED, 12)]

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 import torch
 
-from facade.peers.refusals import Reason, RefusedError
-from facade.peers.wire import Form, Origin, pack
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.wire import Form, Origin, pack
 
 ORIGIN = Origin(b"m" * 32, 1, 7)
 

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from facade.cli.network import limits_for
-from facade.peers.headers import Reply, Status
-from facade.peers.journal import lines
-from facade.peers.membership import Limits
-from facade.peers.waiting import Brisk, Patient
-from facade.runtimes import parting
-from facade.runtimes.parting import part, step_aside
-from facade.runtimes.rpc import UnreachableError
+from facade.peers.node import shutdown
+from facade.peers.node.journal import lines
+from facade.peers.node.shutdown import part, step_aside
+from facade.peers.node.waiting import Brisk, Patient
+from facade.peers.protocol.headers import Reply, Status
+from facade.peers.protocol.rpc import UnreachableError
+from facade.peers.trust.membership import Limits
 from peers.makers import federation, gate
 
 LIMITS = Limits(deadline=600, linger=60)
@@ -43,7 +43,7 @@ def leaves(tmp_path, monkeypatch):
     """Site a, which has finished, and what b and c answer at a time: a round, a status, or None where they are
     silent. How many seconds a stays."""
     hours, opened = Hours(), []
-    monkeypatch.setattr(parting.time, "monotonic", lambda: hours.now)
+    monkeypatch.setattr(shutdown.time, "monotonic", lambda: hours.now)
 
     def gone(how, policy, *, parted=(), **says):
         limits = PATIENT if policy is Patient else LIMITS

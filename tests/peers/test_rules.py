@@ -13,27 +13,27 @@ import pytest
 
 import facade
 from facade.errors import ExperimentError, RunDirectoryError, StorageError
-from facade.peers import identity
-from facade.peers.across import across
-from facade.peers.founding import finish_rotation, rotate_site
-from facade.peers.journal import Journal, Metrics, lines
-from facade.peers.membership import Limits, load
-from facade.peers.outcome import write_site
-from facade.peers.refusals import Reason
-from facade.peers.shelf import DivergedReplayError, Outgoing
-from facade.peers.site import Site, foreign_names, refuse_foreign_names, set_up
-from facade.peers.waiting import Brisk, Patient, Wait
-from facade.records import RunDirectory
-from facade.runtimes.lists import Lists
-from facade.runtimes.local_network import founded
-from facade.runtimes.peer import Node, run
+from facade.peers.after.outcome import write_site
+from facade.peers.after.report import across
+from facade.peers.local_network import founded
+from facade.peers.node.followed_lists import Lists
+from facade.peers.node.journal import Journal, Metrics, lines
+from facade.peers.node.node import Node, run
+from facade.peers.node.outgoing import DivergedReplayError, Outgoing
+from facade.peers.node.waiting import Brisk, Patient, Wait
+from facade.peers.protocol.refusals import Reason
+from facade.peers.trust import identity
+from facade.peers.trust.founding import finish_rotation, rotate_site
+from facade.peers.trust.membership import Limits, load
+from facade.peers.trust.site import Site, foreign_names, refuse_foreign_names, set_up
+from facade.runs.run_directory import RunDirectory
 from peers.makers import QUICK, federation, kept_ports, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
-    *(SOURCE / "peers").glob("*.py"),
-    *(SOURCE / "runtimes").glob("*.py"),
-    SOURCE / "store.py",
+    *(SOURCE / "peers").rglob("*.py"),
+    *(SOURCE / "runtimes").rglob("*.py"),
+    *(SOURCE / "files").rglob("*.py"),
 ]
 BANNED_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "_pickle", "jsonpickle", "joblib"}
 BANNED_CALLS = {

@@ -14,13 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from facade import metrics, run
+from facade import run
+from facade.analysis import metrics
 from facade.errors import FacadeError, StoppedError
-from facade.peers.membership import Limits, load
-from facade.peers.outcome import Outcome
-from facade.peers.site import Site, set_up
-from facade.runtimes import local_network
-from facade.runtimes.local_network import Processes, founded
+from facade.peers import local_network
+from facade.peers.after.outcome import Outcome
+from facade.peers.local_network import Processes, founded
+from facade.peers.trust.membership import Limits, load
+from facade.peers.trust.site import Site, set_up
 from facade.runtimes.recorder import Quiet
 from peers.makers import QUICK, kept_ports, leaves_on_sigterm, logged, stays, tiny, until, vanishes
 
@@ -231,7 +232,7 @@ ENDLESS_TRAINING = """
 import sys, threading
 from pathlib import Path
 from facade.cli import main
-from facade.stacked import Stacked
+from facade.learning.stacked import Stacked
 
 def train(*_):
     Path(sys.argv[-1], "trains").touch()

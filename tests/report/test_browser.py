@@ -1,7 +1,7 @@
 import pytest
 
-from facade.history import load_all
 from facade.report import page as pages
+from facade.runs.history import load_all
 from report.conftest import write_large_run
 
 

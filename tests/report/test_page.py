@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from facade.history import load_all
 from facade.report import charts, facts, panels, theme, words
 from facade.report.page import report, vega
+from facade.runs.history import load_all
 from handmade import write_run
 from report.conftest import write_large_run
 from surroundings import loaded_by

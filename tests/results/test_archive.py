@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from facade import Result, history, run
-from facade.archive import archive
+from facade import Result, run
 from facade.errors import RunDirectoryError, StorageError
+from facade.runs import history
+from facade.runs.archive import archive
 from results.conftest import tiny
 
 

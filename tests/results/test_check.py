@@ -159,7 +159,7 @@ def test_an_unfinished_run_is_no_pass(check, tmp_path, good):
 
 
 def test_an_old_run_is_judged_by_a_metric_it_never_heard_of(check, good, monkeypatch):
-    from facade import metrics
+    from facade.analysis import metrics
 
     (good / "result.json").write_text("{}")
     monkeypatch.setitem(metrics.GROUP_METRICS, "eo", lambda groups: 0.123)

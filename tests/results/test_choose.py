@@ -6,8 +6,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from facade import Experiment, run
-from facade.choose import offer
-from facade.sections import Data
+from facade.experiment.sections import Data
+from facade.export.recommend import offer
 from results.conftest import tiny
 
 

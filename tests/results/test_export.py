@@ -12,14 +12,16 @@ import pytest
 import torch
 from torch import nn
 
-from facade import history, portable, run
-from facade.choose import Fit, Offer, lead
+from facade import run
 from facade.data.load import load
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError, StorageError
-from facade.export import export
-from facade.learner import Inputs
-from facade.portable import Deployed, Form, written_out
-from facade.setup import set_up
+from facade.experiment.setup import set_up
+from facade.export import portable
+from facade.export.package import export
+from facade.export.portable import Deployed, Form, written_out
+from facade.export.recommend import Fit, Offer, lead
+from facade.learning.learner import Inputs
+from facade.runs import history
 from results.conftest import tiny
 
 ALONE = """
@@ -336,7 +338,7 @@ def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call
 @pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
 def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
     fits = [Fit(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
-    monkeypatch.setattr("facade.choose.offer", lambda run, data: Offer(fits, []))
+    monkeypatch.setattr("facade.export.recommend.offer", lambda run, data: Offer(fits, []))
     verdict = command("choose", "run", "--data", "npz").out.splitlines()[-1]
     assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
     assert not lead(*fits).clear
@@ -344,7 +346,7 @@ def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, fe
 
 def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
     fits = [Fit(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
-    monkeypatch.setattr("facade.choose.offer", lambda run, data: Offer(fits, [2]))
+    monkeypatch.setattr("facade.export.recommend.offer", lambda run, data: Offer(fits, [2]))
     ended = command("choose", "run", "--data", "npz", "--json")
     assert "Head 0 fits best" in ended.err
     found = json.loads(ended.out)

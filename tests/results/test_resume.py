@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from facade import Experiment, Federation, Result, run, store
+from facade import Experiment, Federation, Result, run
 from facade.algorithms import ALGORITHMS
 from facade.algorithms.el import EL
-from facade.bell import Bell
-from facade.checkpoint import Checkpoints
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
-from facade.history import load_all
-from facade.records import RunDirectory, environments
+from facade.files import store
+from facade.runs.checkpoint import Checkpoints
+from facade.runs.history import load_all
+from facade.runs.run_directory import RunDirectory, environments
+from facade.runs.stop_signals import Bell
 from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
@@ -31,7 +32,7 @@ from results.killing import run_until
 from runs import stop_at
 from surroundings import no_space
 
-STORAGE = ("store.py", "checkpoint.py", "records.py")
+STORAGE = ("files/store.py", "runs/checkpoint.py", "runs/run_directory.py")
 
 
 def facts(path):
@@ -417,7 +418,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_keeps_the_last_good_checkpoint(w
 
 def test_training_that_diverges_keeps_the_checkpoint_before_it(tmp_path):
     from facade import DivergedError
-    from facade.learner import Learner
+    from facade.learning.learner import Learner
 
     out = tmp_path / "run"
     fit, rounds = Learner.fit, []

@@ -2,11 +2,11 @@ import json
 
 import pytest
 
+from facade.analysis.statistics import cost_to, settlement
+from facade.analysis.table import cell, tabulate
 from facade.errors import RunDirectoryError
-from facade.history import load, load_all
-from facade.rows import RowsFile
-from facade.statistics import cost_to, settlement
-from facade.table import cell, tabulate
+from facade.runs.history import load, load_all
+from facade.runs.rows import RowsFile
 from handmade import write_run
 from surroundings import csv_lines
 

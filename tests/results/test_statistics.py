@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from facade import history, metrics, statistics
-from facade.statistics import (
+from facade.analysis import metrics, statistics
+from facade.analysis.statistics import (
     RESAMPLES,
     SEEDS,
     TEST_NOISE,
@@ -17,6 +17,7 @@ from facade.statistics import (
     settlement,
     student_interval,
 )
+from facade.runs import history
 from handmade import confusion, write_run
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from facade import store
 from facade.errors import StorageError
-from facade.records import RunDirectory
-from facade.store import Store
+from facade.files import store
+from facade.files.store import Store
+from facade.runs.run_directory import RunDirectory
 from surroundings import no_space
 
 

@@ -9,13 +9,15 @@ import sys
 
 import pytest
 
-from facade import Experiment, crew, estimate, statistics, worker
-from facade.bell import Bell
+from facade import Experiment
+from facade.analysis import statistics
 from facade.cli import progress
 from facade.cli.progress import SweepProgress
 from facade.cli.sweep import parse_seeds
-from facade.history import load
-from facade.sweep import Candidate, Job, points, split_values, write_selection
+from facade.runs.history import load
+from facade.runs.stop_signals import Bell
+from facade.sweep import estimate, process_pool, worker
+from facade.sweep.jobs import Candidate, Job, points, split_values, write_selection
 from results.conftest import tiny
 from surroundings import csv_lines
 
@@ -46,7 +48,7 @@ def computed(monkeypatch):
         names.append(path.name)
         return compute(experiment, path, *how)
 
-    monkeypatch.setattr("facade.crew.compute", watched)
+    monkeypatch.setattr("facade.sweep.process_pool.compute", watched)
     return names
 
 
@@ -165,7 +167,7 @@ def test_a_point_with_a_failed_run_is_not_chosen(sweep, tmp_path):
 
 def test_a_point_without_a_number_is_not_chosen(sweep, tmp_path, monkeypatch):
     losses = iter([math.nan, 0.5])
-    monkeypatch.setattr("facade.sweep.validated", lambda *_: {"loss": next(losses)})
+    monkeypatch.setattr("facade.sweep.jobs.validated", lambda *_: {"loss": next(losses)})
     sweep("--grid", "training.lr=0.1,0.02", "--select", "validation.loss", "--set", "algorithm.name=el")
     first, second = rows_of(tmp_path / "out" / "selection.csv")
     assert (first["values"], first["chosen"]) == ("none", "")
@@ -243,14 +245,14 @@ def jobs_of(path, *settings, count=2):
 
 
 def ends(jobs, tell=lambda job, event: None):
-    return list(crew.compute_all(jobs, 2, tell, Bell()))
+    return list(process_pool.compute_all(jobs, 2, tell, Bell()))
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path, at_once):
     told = []
     jobs = jobs_of(tmp_path, "training.rounds=4", "evaluation.every=2", count=1)
-    (end,) = crew.compute_all(jobs, at_once, lambda job, event: told.append(event), Bell())
+    (end,) = process_pool.compute_all(jobs, at_once, lambda job, event: told.append(event), Bell())
     assert end.ended == "finished"
     run = load(jobs[0].path)
     assert [(event["done"], event["accuracies"]) for event in told if "accuracies" in event] == [
@@ -271,7 +273,7 @@ def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(t
         ):  # fmt: skip
             clock[0] = seconds
             watched.told(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
-        watched.ended(crew.Ended(job, "finished"))
+        watched.ended(process_pool.Ended(job, "finished"))
     assert capsys.readouterr().err.splitlines() == [
         "run-1  round 2/5",
         "run-1  round 4/5  50.0 25.0 % after 3",
@@ -314,7 +316,7 @@ def test_code_that_leaves_the_process_fails_its_run_and_nobody_waits_for_ever(tm
         raise SystemExit(3)
 
     jobs = jobs_of(tmp_path)
-    ended = list(crew.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, Bell()))
+    ended = list(process_pool.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, Bell()))
     assert [(end.job, end.ended, end.reason) for end in ended] == [(job, "failed", "SystemExit: 3") for job in jobs]
 
 

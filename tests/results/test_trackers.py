@@ -9,7 +9,7 @@ import pytest
 from experiments import written
 from facade import run
 from facade.errors import ExperimentError, StoppedError
-from facade.result import judge
+from facade.runs.result import judge
 from facade.trackers import TRACKERS, tracker
 from facade.trackers.base import Several, Tracker, numbers
 from results.conftest import tiny

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from facade import tree
-from facade.engine import Plan, Shard, Turn
-from facade.messages import Edges, Everyone, Inbox
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.core import tree
+from facade.core.engine import Plan, Shard, Turn
+from facade.core.messages import Edges, Everyone, Inbox
+from facade.core.tree import Params
+from facade.learning.optimisers import Memory
 
 State = TypeVar("State")
 

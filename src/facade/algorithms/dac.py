@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from facade import seeds
 from facade.algorithms.base import Algorithm
-from facade.engine import Plan, Shard, Turn
+from facade.core import seeds
+from facade.core.engine import Plan, Shard, Turn
+from facade.core.messages import Deliveries, Edges, Inbox, mean, waves
+from facade.core.tree import Params
 from facade.errors import ExperimentError
-from facade.messages import Deliveries, Edges, Inbox, mean, waves
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.learning.optimisers import Memory
 
 MOST_NODES = 4096
 LEAST_LOSS, MOST_LOSS = 1e-6, 1e6

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from facade.algorithms.base import Algorithm, joined
-from facade.engine import Shard, Turn
+from facade.core.engine import Shard, Turn
+from facade.core.messages import Inbox, mean
+from facade.core.tree import Params
 from facade.errors import ExperimentError
-from facade.messages import Inbox, mean
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.learning.optimisers import Memory
 
 
 class State(NamedTuple):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Plan, Turn
+from facade.core.engine import Plan, Turn
+from facade.core.messages import Deliveries, Inbox, mean, weighted
 from facade.errors import ExperimentError
-from facade.messages import Deliveries, Inbox, mean, weighted
 
 
 @dataclass(frozen=True)

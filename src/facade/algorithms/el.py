@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Turn
-from facade.messages import Inbox, mean
+from facade.core.engine import Turn
+from facade.core.messages import Inbox, mean
 
 
 @dataclass(frozen=True)

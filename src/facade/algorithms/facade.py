@@ -23,16 +23,16 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from facade import seeds, tree
-from facade.algorithms import revival as windows
-from facade.algorithms import seeding as farthest
 from facade.algorithms.base import Algorithm, chosen, joined, put
-from facade.algorithms.health import MEMORY, Health, all_alive, dead, heard, unheard
-from facade.engine import Plan, Shard, Turn
+from facade.algorithms.seeding import farthest as farthest
+from facade.algorithms.seeding import revival as windows
+from facade.algorithms.seeding.health import MEMORY, Health, all_alive, dead, heard, unheard
+from facade.core import seeds, tree
+from facade.core.engine import Plan, Shard, Turn
+from facade.core.messages import Inbox, mean, means, totals
+from facade.core.tree import Params
 from facade.errors import ExperimentError
-from facade.messages import Inbox, mean, means, totals
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.learning.optimisers import Memory
 
 
 class Phase(enum.Enum):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from facade.algorithms.base import OneModel, Plain
-from facade.engine import Turn
-from facade.messages import Edges, Inbox
+from facade.core.engine import Turn
+from facade.core.messages import Edges, Inbox
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from facade.analysis.statistics import ROUNDING, Estimate, alone, estimates
+from facade.analysis.table import ORACLE_NOTE, grouped, labels
 from facade.errors import ExperimentError, unknown
-from facade.history import History
-from facade.statistics import ROUNDING, Estimate, alone, estimates
-from facade.table import ORACLE_NOTE, grouped, labels
+from facade.runs.history import History
 
 Bound = Literal["min", "max", "must"]
 Outcome = Literal["kept", "broken", "not judged"]
@@ -24,7 +24,7 @@ class Clause:
 
     bound: Bound
     number: str
-    """The number of `facade.statistics` that is bounded."""
+    """The number of `facade.analysis.statistics` that is bounded."""
     says: str
     low: float = 0.0
     high: float = 1.0

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from facade import metrics, seeds
-from facade.history import Evaluation, History
-from facade.metrics import Counts, Floats
-from facade.records import other_data
-from facade.result import measure
+from facade.analysis import metrics
+from facade.analysis.metrics import Counts, Floats
+from facade.core import seeds
+from facade.runs.history import Evaluation, History
+from facade.runs.result import measure
+from facade.runs.run_directory import other_data
 
 LEVEL = 0.95
 RESAMPLES = 1000

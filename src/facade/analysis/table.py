@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from facade.clusters import cluster_names
-from facade.history import History
-from facade.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
+from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
+from facade.data.clusters import cluster_names
+from facade.runs.history import History
 
 ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
 

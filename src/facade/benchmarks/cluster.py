@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from facade import tree
 from facade.benchmarks.efficiency import NODES
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, pairwise, prepared
-from facade.machine import cores
-from facade.runtimes.ray_cluster import Cluster, Troupe
-from facade.runtimes.ray_connection import connected
-from facade.runtimes.ray_worker import Move
+from facade.core import tree
+from facade.learning.machine import cores
+from facade.runtimes.ray.cluster import Cluster, Troupe
+from facade.runtimes.ray.connection import connected
+from facade.runtimes.ray.worker import Move
 
 
 class ClusterRounds:

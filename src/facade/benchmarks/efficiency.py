@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import models
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared, quartiles, seconds
-from facade.executor import in_chunks
-from facade.machine import cores
+from facade.learning import models
+from facade.learning.executor import in_chunks
+from facade.learning.machine import cores
 
 NODES, STEPS, BATCH = 32, 10, 8
 RUN_ROUNDS, RUN_EVALUATIONS, RUN_TESTS = 1200, 15, 10_000
@@ -185,7 +185,7 @@ def run(quick: bool) -> dict[str, Any]:
 
 
 def _bf16() -> dict[str, float] | str:
-    from facade.machine import has_bf16_instructions
+    from facade.learning.machine import has_bf16_instructions
 
     if not has_bf16_instructions():
         return "not measured: this CPU has no bfloat16 instructions"

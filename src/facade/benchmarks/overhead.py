@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from facade import tree
 from facade.benchmarks.rounds import CIFAR, MAMMALS, Rounds, federation, prepared, seconds
+from facade.core import tree
 from facade.data.federation import Federation
 
 NODES = 4

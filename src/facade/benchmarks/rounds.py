@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade.config import Experiment
+from facade.core.engine import listed, play
 from facade.data.federation import Federation, Holdings, Labelled
-from facade.engine import listed, play
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup, set_up
+from facade.learning.torch_threads import one_intra_op_thread
 from facade.runtimes.local import deliver
-from facade.setup import Setup, set_up
-from facade.torch_threads import one_intra_op_thread
 
 CIFAR = (3, 32, 32)
 MAMMALS = (3, 64, 64)

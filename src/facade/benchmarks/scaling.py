@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from facade import tree
 from facade.benchmarks.bare import BareLoop, batched_products
 from facade.benchmarks.rounds import Rounds, pairwise, seconds
-from facade.config import Experiment
-from facade.machine import cores
-from facade.setup import set_up
+from facade.core import tree
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
+from facade.learning.machine import cores
 
 SIZES = (32, 100, 1_000, 10_000)
 
@@ -133,7 +133,7 @@ def _executors(width: int, nodes: int) -> dict[str, Any]:
 
 
 def _fit(setup: Any) -> Any:
-    from facade.engine import Samples
+    from facade.core.engine import Samples
 
     (shard,) = setup.shards()
     state = setup.algorithm.init(shard)

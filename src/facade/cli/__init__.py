@@ -31,8 +31,8 @@ from facade.errors import FacadeError, StoppedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.config import Experiment
-    from facade.result import Result
+    from facade.experiment.config import Experiment
+    from facade.runs.result import Result
 
 app = typer.Typer(
     name="facade",
@@ -119,8 +119,8 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Six algorithms on real digits: who serves the two nodes that are upside down?"""
-    from facade import demo as demonstration
     from facade.errors import RunDirectoryError
+    from facade.experiment import demo as demonstration
 
     base = out_dir or fresh_directory(f"demo-seed{seed}")
     if base.exists() and (not base.is_dir() or any(base.iterdir())):
@@ -168,8 +168,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one experiment."""
-    from facade.config import Experiment
-    from facade.records import RunDirectory
+    from facade.experiment.config import Experiment
+    from facade.runs.run_directory import RunDirectory
 
     given = {"runtime.name": runtime, "runtime.shards": shards}
     places = [f"{key}={value}" for key, value in given.items() if value is not None]
@@ -212,8 +212,8 @@ def fresh_directory(name: str) -> Path:
 
 def _directory(experiment: Experiment, resume: bool) -> Path:
     """Where a run goes if nobody says so: below runs/; to resume, the last one of this experiment."""
-    from facade.names import short
-    from facade.records import RunDirectory, determining
+    from facade.core.names import short
+    from facade.runs.run_directory import RunDirectory, determining
 
     name = f"{experiment.name}-{short(experiment.algorithm['name'])}-seed{experiment.seed}"
     wanted = determining(experiment.model_dump())
@@ -224,7 +224,7 @@ def _directory(experiment: Experiment, resume: bool) -> Path:
 
 def _run_one(experiment: Experiment, directory: Path, resume: bool, track: list[str], address: str | None) -> Result:
     from facade.cli.progress import RunProgress
-    from facade.runtimes.choice import run as run_there
+    from facade.runtimes.run import run as run_there
     from facade.trackers import tracker
     from facade.trackers.base import Several
 
@@ -290,7 +290,7 @@ def _print_demo_verdict(console: Console, results: dict[str, Result], base: Path
 
 
 def _leave_demo_report(console: Console, base: Path) -> None:
-    from facade.history import load_all
+    from facade.runs.history import load_all
 
     reporting.leave_report(console, load_all([base]), base)
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from facade.cli.console import Json, err, prose, write_json
-from facade.names import look_up
+from facade.core.names import look_up
 
 
 def bench(
@@ -21,9 +21,9 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
-    from facade import store
     from facade.benchmarks import parts
-    from facade.records import environment
+    from facade.files import store
+    from facade.runs.run_directory import environment
 
     known = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
     wanted = {only: look_up("benchmark", only, known)} if only else known

@@ -14,7 +14,7 @@ from facade.cli.show import Runs
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.contract import Verdict
+    from facade.analysis.fairness_gate import Verdict
 
 STYLES = {"kept": "green", "broken": "bold red", "not judged": "yellow"}
 
@@ -29,10 +29,10 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Judge runs by a contract; exit code 1 if a clause is broken, 2 if one cannot be judged."""
-    from facade import contract as contracts
-    from facade import store
+    from facade.analysis import fairness_gate as contracts
     from facade.errors import ExperimentError, StorageError
-    from facade.history import load_all
+    from facade.files import store
+    from facade.runs.history import load_all
 
     clauses = contracts.read(contract)
     verdicts = contracts.judge(clauses, load_all(runs, whole=True), load_all(against or [], whole=True))

@@ -11,8 +11,8 @@ import typer
 from facade.cli.console import err, write
 
 if TYPE_CHECKING:
-    from facade.config import Experiment
     from facade.data.federation import Federation, Ids
+    from facade.experiment.config import Experiment
 
 app = typer.Typer(help="Fetch data sets and look at them.", no_args_is_help=True)
 
@@ -45,9 +45,9 @@ def show(
     out: Annotated[Path | None, typer.Option(help="Also write a PNG with sample images of every cluster.")] = None,
 ) -> None:
     """Print who holds how many images of which class, and what every cluster sees."""
-    from facade.config import Experiment
     from facade.data.load import load
     from facade.data.picture import draw
+    from facade.experiment.config import Experiment
 
     described = Experiment.load(experiment, settings or ())
     federation = load(described.data, described.seed)

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from facade.cli.wide import Column, print_wide
-from facade.clusters import cluster_names
-from facade.names import short_ones
+from facade.cli.wide_tables import Column, print_wide
+from facade.core.names import short_ones
+from facade.data.clusters import cluster_names
 
 Row = dict[str, Any]
 

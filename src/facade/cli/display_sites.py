@@ -11,7 +11,7 @@ from facade.cli.console import out
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.peers.audit import Audit
+    from facade.peers.after.audit import Audit
 
 _UNHEARD = ("missed", "refused")
 _WORDS = ("site", "not heard in time", "refused")

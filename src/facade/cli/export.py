@@ -13,8 +13,8 @@ from facade.cli.console import Json, out, prose, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.choose import Fit, Offer
-    from facade.export import Parcel
+    from facade.export.package import Parcel
+    from facade.export.recommend import Fit, Offer
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
 _MOST_LINES = 12
@@ -27,7 +27,7 @@ def export(
     head: Annotated[int | None, typer.Option(help="Export what the nodes that chose this head deploy.")] = None,
 ) -> None:
     """Write a model that runs without this library, with a model card."""
-    from facade.export import export as write
+    from facade.export.package import export as write
 
     print_parcel(write(run, out_dir, node, head))
 
@@ -48,8 +48,8 @@ def choose(
     as_json: Json = False,
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
-    from facade.choose import lead, offer
-    from facade.sections import Data
+    from facade.experiment.sections import Data
+    from facade.export.recommend import lead, offer
 
     offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)
@@ -78,7 +78,7 @@ def _print_offer(console: Console, offered: Offer) -> None:
 
 def _verdict(found: list[Fit]) -> str:
     """Which model fits best, and how sure that is."""
-    from facade.choose import ENOUGH, lead
+    from facade.export.recommend import ENOUGH, lead
 
     best = found[0]
     if len(found) == 1:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from rich.console import Console
 from rich.table import Table
 
-from facade.names import look_up
+from facade.core.names import look_up
 
 Line = tuple[str, str, str]
 
@@ -60,29 +60,29 @@ def _partitions() -> Iterator[Line]:
 
 
 def _models() -> Iterator[Line]:
-    from facade.models import MODELS
+    from facade.learning.models import MODELS
 
     for name, model in MODELS.items():
         yield name, _first_line(model), ""
 
 
 def _topologies() -> Iterator[Line]:
-    from facade.topology import TOPOLOGIES
+    from facade.core.topology import TOPOLOGIES
 
     for name, topology in TOPOLOGIES.items():
         yield name, _first_line(topology), _fields(topology)
 
 
 def _metrics() -> Iterator[Line]:
-    from facade.metrics import METRICS
+    from facade.analysis.metrics import METRICS
 
     for name, says in METRICS.items():
         yield name, says, ""
 
 
 def _settings() -> Iterator[Line]:
-    from facade.config import Experiment
-    from facade.sections import SECTIONS
+    from facade.experiment.config import Experiment
+    from facade.experiment.sections import SECTIONS
 
     said, seed = _said_of_fields(Experiment), Experiment.model_fields["seed"]
     yield "name", said["name"], "a text = the file's name"

@@ -22,7 +22,7 @@ List = Annotated[Path, typer.Option("--output", "-o", help="Where to write the s
 def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the key.")]) -> None:
     """Make an admin's key; sites name its public half at `facade node init --admin`."""
     need_extra()
-    from facade.peers.identity import new_signing_key
+    from facade.peers.trust.identity import new_signing_key
 
     public = new_signing_key(output)
     out.print(f"Written: {output} (keep it private). Its public half, for the sites:", soft_wrap=True)
@@ -33,7 +33,7 @@ def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to 
 def public(key: Annotated[Path, typer.Argument(help="An admin's key.")]) -> None:
     """Print the public half of an admin's key, for new sites' `facade node init --admin`."""
     need_extra()
-    from facade.peers.identity import load_signing_key, public_half
+    from facade.peers.trust.identity import load_signing_key, public_half
 
     write(f"{public_half(load_signing_key(key))}\n")
 
@@ -50,11 +50,11 @@ def build(
 ) -> None:
     """Make the signed list of a new federation from the sites' .join files."""
     need_extra()
-    from facade import store
-    from facade.config import Experiment
-    from facade.peers import identity
-    from facade.peers.founding import Terms, check_plan, found_federation
-    from facade.peers.membership import Schema
+    from facade.experiment.config import Experiment
+    from facade.files import store
+    from facade.peers.trust import identity
+    from facade.peers.trust.founding import Terms, check_plan, found_federation
+    from facade.peers.trust.membership import Schema
 
     described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
@@ -78,20 +78,20 @@ def _read(schema: Path) -> Any:
 
 
 def _brings_own(experiment: Path) -> bool:
-    from facade.config import Experiment
+    from facade.experiment.config import Experiment
 
     return Experiment.load(experiment, ["data.clusters=2"]).data.source == "given"  # they are as many as come
 
 
 def _policy(name: str) -> str:
-    from facade.names import look_up
+    from facade.core.names import look_up
 
     return look_up("policy", name, {"brisk": "brisk", "patient": "patient"})
 
 
 def limits_of(written: list[str]) -> Any:
     """Limits from NAME=VALUE texts."""
-    from facade.peers.membership import Limits
+    from facade.peers.trust.membership import Limits
 
     pairs = [text.partition("=") for text in written]
     return _checked(Limits, {name: value for name, _, value in pairs}, "--limit")
@@ -128,10 +128,10 @@ def update(
     """Make the next epoch's list: add, remove, or change certificates, from a round on. Without any of
     them it ends a rotation: from that round on, the old certificate is refused."""
     need_extra()
-    from facade import store
-    from facade.peers import identity
-    from facade.peers.founding import check_plan
-    from facade.peers.membership import Change, changed, load
+    from facade.files import store
+    from facade.peers.trust import identity
+    from facade.peers.trust.founding import check_plan
+    from facade.peers.trust.membership import Change, changed, load
 
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     old = load(membership, public)
@@ -166,9 +166,9 @@ def up(
     from facade import cli
     from facade.cli.progress import RunProgress
     from facade.cli.report import leave_report
-    from facade.config import Experiment
-    from facade.history import load_all
-    from facade.runtimes.local_network import run
+    from facade.experiment.config import Experiment
+    from facade.peers.local_network import run
+    from facade.runs.history import load_all
 
     described = Experiment.load(experiment, settings or ())
     if described.n != local:
@@ -200,7 +200,7 @@ def audit(
     from dataclasses import asdict
 
     from facade.cli.display_sites import print_audit
-    from facade.peers.audit import audit
+    from facade.peers.after.audit import audit
 
     found = audit(logs, membership)
     print_audit(prose(as_json), found)
@@ -218,7 +218,7 @@ def report(
     """Fairness across sites, from their signed site.json files: no data and no weights are needed."""
     need_extra()
     from facade.cli.display_sites import print_sites
-    from facade.peers.across import across
+    from facade.peers.after.report import across
 
     found = across(sites, membership)
     if as_json:

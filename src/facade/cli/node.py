@@ -36,7 +36,7 @@ def init(
 ) -> None:
     """Make this site's keys (they never leave it), node.toml, and the .join file for the admin."""
     need_extra()
-    from facade.peers.founding import NewSite, found_site
+    from facade.peers.trust.founding import NewSite, found_site
 
     extra = {"listen": listen} if listen else {}
     join = found_site(home, NewSite(id, address, admin, extra, days))
@@ -55,8 +55,8 @@ def rotate(
 ) -> None:
     """Make a new TLS key and certificate, to be listed by `facade network update --rotate`."""
     need_extra()
-    from facade.peers.founding import finish_rotation, rotate_site
-    from facade.peers.site import Settings
+    from facade.peers.trust.founding import finish_rotation, rotate_site
+    from facade.peers.trust.site import Settings
 
     id = Settings.load(home).id  # keys and certificate need not fit while a change is under way
     if finish:
@@ -73,9 +73,9 @@ def up(
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
-    from facade.cli.news import News
-    from facade.runtimes.parting import LeftError, end_process, leaving_on_signals
-    from facade.runtimes.peer import run
+    from facade.cli.site_lines import News
+    from facade.peers.node.node import run
+    from facade.peers.node.shutdown import LeftError, end_process, leaving_on_signals
 
     news = News(lambda line: err.print(line, soft_wrap=True))
     try:
@@ -94,7 +94,7 @@ def doctor(
 ) -> None:
     """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
-    from facade.runtimes.doctor import examine
+    from facade.peers.doctor import examine
 
     findings = examine(home)
     for finding in findings:
@@ -114,7 +114,7 @@ def export(
     """Write this site's model so that it runs without this library, with a model card."""
     need_extra()
     from facade.cli.export import print_parcel
-    from facade.peers.take_home import take_home
+    from facade.peers.after.export import take_home
 
     print_parcel(take_home(home, out_dir))
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facade.bell import Bell
 from facade.cli.console import out
 from facade.cli.sweep import parse_seeds, print_plan
 from facade.errors import ExperimentError, FacadeError, StoppedError, unknown
+from facade.runs.stop_signals import Bell
 
 if TYPE_CHECKING:
     from facade.cli.progress import SweepProgress
-    from facade.paper.done import Beside, Finished, Study
     from facade.paper.settings import Part, Scale
-    from facade.sweep import Job
+    from facade.paper.study import Beside, Finished, Study
+    from facade.sweep.jobs import Job
 
 
 def paper(
@@ -70,18 +70,18 @@ def paper(
 
 
 def _all(studies: list[Study], scale: Scale, out_dir: Path) -> None:
-    from facade.paper import sheet
+    from facade.paper import contact_sheet
 
     pictures = [_make(study, scale, out_dir) for study in studies]
-    path = sheet.write(pictures, out_dir / "contact-sheet.png")
+    path = contact_sheet.write(pictures, out_dir / "contact-contact_sheet.png")
     out.print(f"All of them: {path}", soft_wrap=True)
 
 
 def _make(study: Study, scale: Scale, out_dir: Path) -> Path:
     """Run what is missing, draw, compare; the picture."""
-    from facade import store
-    from facade.paper.done import to_csv
+    from facade.files import store
     from facade.paper.settings import jobs
+    from facade.paper.study import to_csv
     from facade.report import panels
 
     out.print(f"\n{study.id}: {study.title}", style="bold")
@@ -118,7 +118,7 @@ def _run(planned: list[Job]) -> None:
 
 def _compute(todo: list[Job], progress: SweepProgress) -> None:
     """Compute runs one after the other; what stops or fails ends it."""
-    from facade.crew import compute_all
+    from facade.sweep.process_pool import compute_all
 
     bell = Bell()
     for end in compute_all(todo, 1, progress.told, bell):
@@ -139,10 +139,10 @@ def _places(scale: Scale, out_dir: Path) -> tuple[Path, Path]:
 def _reproduce(scale: Scale, out_dir: Path) -> None:
     """Compute the runs of the reproduction one by one and keep what each found as soon as it ends. What
     to compute next may follow from what was found."""
-    from facade.archive import archive
     from facade.cli.progress import SweepProgress
     from facade.paper.reproduction import Kept, plan
-    from facade.sweep import Job
+    from facade.runs.archive import archive
+    from facade.sweep.jobs import Job
 
     results, _ = _places(scale, out_dir)
     kept = Kept(results)
@@ -174,8 +174,8 @@ def _draw(scale: Scale, out_dir: Path) -> None:
 
 
 def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:
-    from facade.history import load_all
-    from facade.paper.done import Finished
+    from facade.paper.study import Finished
+    from facade.runs.history import load_all
 
     return Finished({part: load_all([job.path for job in some]) for part, some in planned.items()}, scale)
 

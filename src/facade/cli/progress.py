@@ -22,13 +22,13 @@ from rich.table import Column
 
 from facade.cli.console import err
 from facade.cli.display import health
-from facade.clusters import cluster_names
-from facade.names import short
+from facade.core.names import short
+from facade.data.clusters import cluster_names
 
 if TYPE_CHECKING:
-    from facade.config import Experiment
-    from facade.crew import Ended
-    from facade.sweep import Job
+    from facade.experiment.config import Experiment
+    from facade.sweep.jobs import Job
+    from facade.sweep.process_pool import Ended
 
 Row = dict[str, Any]
 

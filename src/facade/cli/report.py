@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from facade.history import History
+    from facade.runs.history import History
 
 
 def report(
@@ -35,8 +35,8 @@ def report(
         network.report(runs)
         return
     from facade.errors import ExperimentError
-    from facade.history import load_all
     from facade.report.panels import FORMATS, need_plotting
+    from facade.runs.history import load_all
 
     if format not in FORMATS:
         raise ExperimentError(f"--format {format} is not possible; expected one of {', '.join(FORMATS)}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import out, write
-from facade.cli.wide import Column, print_wide
+from facade.cli.wide_tables import Column, print_wide
 
 if TYPE_CHECKING:
-    from facade.history import History
-    from facade.table import Table
+    from facade.analysis.table import Table
+    from facade.runs.history import History
 
 Runs = Annotated[list[Path], typer.Argument(help="Run directories, or directories that hold runs.")]
 
@@ -30,9 +30,9 @@ def show(
     heads: Annotated[bool, typer.Option("--heads", help="Also show who chose which head, and when.")] = False,
 ) -> None:
     """Compare runs: runs that differ only in their seed make one line, with intervals."""
-    from facade import table
+    from facade.analysis import table
     from facade.errors import ExperimentError
-    from facade.history import load_all
+    from facade.runs.history import load_all
 
     formats = {table.to_csv: csv, table.to_markdown: markdown, table.to_latex: latex, table.to_json: json}
     chosen = [write for write, wanted in formats.items() if wanted]
@@ -53,7 +53,7 @@ def show(
 
 def print_table(table: Table) -> None:
     """The table on the screen."""
-    from facade.table import pairs, short_keys
+    from facade.analysis.table import pairs, short_keys
 
     cells = [pairs(table, line) for line in table.lines]
     labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
@@ -77,9 +77,9 @@ def _folded(heading: str) -> str:
 
 
 def _print_heads(run: History) -> None:
+    from facade.analysis.statistics import settlement
     from facade.cli.display import few_rounds
-    from facade.clusters import cluster_names
-    from facade.statistics import settlement
+    from facade.data.clusters import cluster_names
 
     heads = settlement(run)
     if heads is None or run.choice is None:

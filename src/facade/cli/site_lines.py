@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facade.peers.journal import Event
-from facade.rows import Row
+from facade.peers.node.journal import Event
+from facade.runs.rows import Row
 
 _REFUSED = {
     "caller": "a call of {peer} is refused",

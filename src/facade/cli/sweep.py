@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from facade.bell import Bell
 from facade.cli.console import err, out
 from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
+from facade.runs.stop_signals import Bell
 
 if TYPE_CHECKING:
-    from facade.crew import Ended, Tell
-    from facade.sweep import Job
+    from facade.sweep.jobs import Job
+    from facade.sweep.process_pool import Ended, Tell
 
     Compute = Callable[[Sequence[Job], Tell, Bell], Iterator[Ended]]
 
@@ -47,7 +47,7 @@ def sweep(
     ] = None,
 ) -> None:
     """Run a grid. Finished runs are skipped, unfinished ones resumed, failed ones tried again."""
-    from facade.sweep import Sweep, check_selection
+    from facade.sweep.jobs import Sweep, check_selection
 
     with _crew(runtime, address, jobs) as crew:
         planned = Sweep(
@@ -84,17 +84,17 @@ class Crew(NamedTuple):
 def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]:
     """Processes on this machine, or a Ray cluster, for as long as the sweep takes."""
     if runtime == "ray":
-        from facade.runtimes import ray_connection, ray_sweep
+        from facade.runtimes.ray import connection, sweep
 
-        with ray_connection.connected(address):
-            size = jobs or ray_connection.cluster_cpus()
-            yield Crew(size, ("runtime.threads=1",), lambda todo, *how: ray_sweep.compute_all(todo, size, *how))
+        with connection.connected(address):
+            size = jobs or connection.cluster_cpus()
+            yield Crew(size, ("runtime.threads=1",), lambda todo, *how: sweep.compute_all(todo, size, *how))
         return
     if runtime != "local" or address is not None:
         said = f"--runtime {runtime}" + (f" --address {address}" if address else "")
         raise ExperimentError(f"{said}: expected --runtime local, or --runtime ray with or without an address")
-    from facade.crew import compute_all
-    from facade.machine import cores
+    from facade.learning.machine import cores
+    from facade.sweep.process_pool import compute_all
 
     size = jobs or 1
     threads = (f"runtime.threads={max(1, cores() // size)}",) if size > 1 else ()
@@ -141,7 +141,7 @@ def print_plan(planned: list[Job], todo: list[Job], at_once: int) -> None:
     err.print(f"{len(planned)} runs: {counts}.")
     if not todo:
         return
-    from facade.estimate import expected
+    from facade.sweep.estimate import expected
 
     price = expected(todo)
     duration = _duration(price.seconds / min(at_once, len(todo)))
@@ -165,11 +165,11 @@ def _duration(seconds: float) -> str:
 
 def _print_results(planned: list[Job], out_dir: Path, select: str | None, number: str | None) -> None:
     """The table of the finished runs, on the screen and as table.csv; the choice, if one is wanted."""
-    from facade import store
+    from facade.analysis.table import tabulate, to_csv
     from facade.cli.show import print_table
-    from facade.history import load_all
-    from facade.sweep import candidates, write_selection
-    from facade.table import tabulate, to_csv
+    from facade.files import store
+    from facade.runs.history import load_all
+    from facade.sweep.jobs import candidates, write_selection
 
     finished = [job.path for job in planned if job.finished]
     if not finished:

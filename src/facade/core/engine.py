@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from facade import seeds, stacks, tree
+from facade.core import seeds, tree
+from facade.core.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
+from facade.core.topology import Graph, Topology
 from facade.data.federation import Federation, Holdings, Labelled
 from facade.errors import DivergedError, ExperimentError
-from facade.learner import Examined, Learner
-from facade.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
-from facade.topology import Graph, Topology
+from facade.learning.learner import Examined, Learner
+from facade.runs import state_files
 
 if TYPE_CHECKING:
     from facade.algorithms.base import Algorithm
@@ -196,7 +197,7 @@ def play(
     watch = shard.learner.stopwatch
     first, state = start if start is not None else (0, algorithm.init(shard))
     del start  # which would keep the first state through the whole run
-    stacks.check(state)
+    state_files.check(state)
     rows: list[Row] = []
     for round in range(first, plan.rounds):
         with watch.phase("topology"):

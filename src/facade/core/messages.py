@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from facade import tree
+from facade.core import tree
 
 
 class Everyone(enum.Enum):

@@ -19,7 +19,7 @@ from facade.data.errors import DataError
 from facade.data.federation import Dataset, Labelled
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 GROUPS = [[0, 1, 8, 9], [2, 3, 4, 5, 6, 7]]

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from facade.core.names import is_foreign
 from facade.data.federation import Dataset, Holdings, Ids, Labelled
 from facade.data.named import named
 from facade.data.skews import CHANGES, SELECTIONS, SKEWS, Change, View, none
 from facade.errors import ExperimentError
-from facade.names import is_foreign
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 _CHUNK = 1024
 """Images changed at a time, so that loading needs little memory beyond the images themselves."""

@@ -27,7 +27,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from facade.data.errors import DataError
-from facade.machine import cores
+from facade.learning.machine import cores
 
 CACHE = ".facade-cache"
 _VERSION = 2

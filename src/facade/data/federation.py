@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from facade import seeds
+from facade.core import seeds
 
 if TYPE_CHECKING:
     from facade.data.arrays import Array
@@ -167,8 +167,8 @@ class Federation:
         float rows [N, values], and class numbers [N]. Without test arrays, data.test_fraction of
         every class is held out. `settings` are further fields of [data]: skew, partition, ...
         """
-        from facade.config import Experiment
         from facade.data import arrays, load
+        from facade.experiment.config import Experiment
 
         section = {"source": "given", "clusters": clusters, "skew": "none"} | settings
         data = Experiment.of({"data": section}).data
@@ -190,8 +190,8 @@ class Federation:
         in `from_arrays`. Give either a test set with every node or one `test` for all of them.
         `clusters` is the ground truth per node, where there is one; metrics alone use it.
         """
-        from facade.config import Experiment
         from facade.data import arrays, load
+        from facade.experiment.config import Experiment
 
         dataset = arrays.natural_dataset(nodes, test, classes)
         cluster = arrays.cluster_numbers(clusters, len(nodes))

@@ -19,7 +19,7 @@ from facade.data.federation import Dataset, Ids, Labelled
 from facade.data.partition import held_out
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 IMAGENETTE = {
     "n01440764": "tench",

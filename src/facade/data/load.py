@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from facade.core.names import is_foreign
 from facade.data.arrays import same_kind
+from facade.data.cluster_views import Looks
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Federation, Ids, Labelled
-from facade.data.looks import Looks
 from facade.data.named import named
 from facade.data.partition import PARTITIONS, Partition, Pool, grouped, held_out, natural
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
-from facade.names import is_foreign
-from facade.sections import Data
+from facade.experiment.sections import Data
 
 
 def load(data: Data, seed: int) -> Federation:

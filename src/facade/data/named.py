@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from facade.core.names import foreign, is_foreign, look_up
 from facade.errors import ExperimentError
-from facade.names import foreign, is_foreign, look_up
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,7 +20,7 @@ from facade.data.federation import Dataset, Ids, Labelled
 from facade.data.partition import held_out
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 Arrays = Mapping[str, NDArray[Any]]
 

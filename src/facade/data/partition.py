@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from facade import seeds
+from facade.core import seeds
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 Ids = NDArray[np.int64]
 

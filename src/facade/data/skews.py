@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from facade import seeds
+from facade.core import seeds
 from facade.data.federation import Dataset
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 Ids = NDArray[np.int64]
 

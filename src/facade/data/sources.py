@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from facade import seeds
+from facade.core import seeds
 from facade.data.cifar import cifar10
 from facade.data.federation import Dataset, Labelled
 from facade.data.folders import flickr_mammals, folder, imagenette
@@ -17,7 +17,7 @@ from facade.data.synthetic import synthetic
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 Source = Callable[["Data"], Dataset]
 

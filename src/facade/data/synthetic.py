@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from facade import seeds
+from facade.core import seeds
 from facade.data.errors import DataError
 from facade.data.federation import Dataset, Ids, Labelled
 
 if TYPE_CHECKING:
-    from facade.sections import Data
+    from facade.experiment.sections import Data
 
 Floats = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Self
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError
 
+from facade.core.names import foreign, is_foreign, look_up
 from facade.errors import ExperimentError, unknown
-from facade.names import foreign, is_foreign, look_up
-from facade.sections import SECTIONS, Data, Evaluation, Model, Network, Runtime, Section, Topology, Training
+from facade.experiment.sections import SECTIONS, Data, Evaluation, Model, Network, Runtime, Section, Topology, Training
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facade.config import Experiment
+from facade.experiment.config import Experiment
 
 ALGORITHMS = ("local", "dpsgd", "el", "dac", "deprl", "facade")
 

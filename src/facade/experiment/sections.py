@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from facade.clusters import cluster_sizes
-from facade.topology import TOPOLOGIES, edges_in
+from facade.core.topology import TOPOLOGIES, edges_in
+from facade.data.clusters import cluster_sizes
 
 Positive = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import models
 from facade.algorithms.base import Algorithm
-from facade.config import Experiment, build_algorithm
+from facade.core.engine import Network, Plan, Shard
+from facade.core.names import foreign, is_foreign, look_up
+from facade.core.topology import TOPOLOGIES, Topology, connected
 from facade.data.federation import Federation, Ids
 from facade.data.load import load
-from facade.engine import Network, Plan, Shard
 from facade.errors import ExperimentError
-from facade.learner import Inputs, Learner, Training
-from facade.machine import has_bf16_instructions
-from facade.names import foreign, is_foreign, look_up
-from facade.optimisers import SGD, Adam, Optimiser, Schedule
-from facade.sections import Training as TrainingSection
-from facade.topology import TOPOLOGIES, Topology, connected
+from facade.experiment.config import Experiment, build_algorithm
+from facade.experiment.sections import Training as TrainingSection
+from facade.learning import models
+from facade.learning.learner import Inputs, Learner, Training
+from facade.learning.machine import has_bf16_instructions
+from facade.learning.optimisers import SGD, Adam, Optimiser, Schedule
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from facade import metrics
-from facade.history import History
-from facade.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+from facade.analysis import metrics
+from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+from facade.runs.history import History
 
 
 def card(

@@ -13,14 +13,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from facade import history, portable, store, tree
-from facade.card import card
+from facade.core import tree
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
-from facade.history import History
-from facade.modules import named_tensors
-from facade.portable import Deployed
-from facade.records import RunDirectory
-from facade.result import Result
+from facade.export import portable
+from facade.export.model_card import card
+from facade.export.portable import Deployed
+from facade.files import store
+from facade.learning.torch_modules import named_tensors
+from facade.runs import history
+from facade.runs.history import History
+from facade.runs.result import Result
+from facade.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)

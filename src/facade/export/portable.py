@@ -17,10 +17,10 @@ from string import Template
 import torch
 from torch import Tensor, nn
 
+from facade.core.names import foreign, is_foreign
 from facade.errors import ExperimentError
-from facade.learner import Inputs
-from facade.modules import copy_weights, named_tensors
-from facade.names import foreign, is_foreign
+from facade.learning.learner import Inputs
+from facade.learning.torch_modules import copy_weights, named_tensors
 
 
 class Deployed(nn.Module):

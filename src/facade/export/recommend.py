@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from facade import history, tree
+from facade.analysis.metrics import Floats
+from facade.analysis.statistics import student_interval
+from facade.core import tree
 from facade.data.federation import Labelled
 from facade.data.load import read
 from facade.errors import ExperimentError
-from facade.metrics import Floats
-from facade.result import Result
-from facade.sections import Data
-from facade.statistics import student_interval
+from facade.experiment.sections import Data
+from facade.runs import history
+from facade.runs.result import Result
 
 _CHUNK = 256
 ENOUGH = 5

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from facade import seeds
+from facade.core import seeds
 from facade.errors import ExperimentError
 
 _MASKED_AXES: dict[Any, int | None] = {

@@ -10,8 +10,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from facade.optimisers import Memory, Optimiser
-from facade.tree import Params
+from facade.core.tree import Params
+from facade.learning.optimisers import Memory, Optimiser
 
 Part = Literal["core", "head"]
 

@@ -18,21 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from facade import linear_heads, rehearsal, seeds, tree
-from facade.cut import find_cut
+from facade.algorithms.seeding import linear_heads
+from facade.core import seeds, tree
+from facade.core.tree import Params
 from facade.data.federation import Ids, Labelled
 from facade.errors import DivergedError, ExperimentError
-from facade.executor import Executor, Fit, Part
-from facade.looped import Looped
-from facade.machine import cores
-from facade.modules import copy_weights, named_tensors, under
-from facade.optimisers import Memory, Optimiser
-from facade.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
-from facade.stopwatch import Stopwatch
-from facade.tree import Params
+from facade.learning import rehearsal
+from facade.learning.executor import Executor, Fit, Part
+from facade.learning.looped import Looped
+from facade.learning.machine import cores
+from facade.learning.optimisers import Memory, Optimiser
+from facade.learning.split_point import find_cut
+from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
+from facade.learning.stopwatch import Stopwatch
+from facade.learning.torch_modules import copy_weights, named_tensors, under
 
 if TYPE_CHECKING:
-    from facade.engine import Samples
+    from facade.core.engine import Samples
 
 R = TypeVar("R")
 W = TypeVar("W")

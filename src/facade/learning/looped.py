@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from facade import tree
-from facade.cut import Cut
-from facade.dropout import AddressedDropout
+from facade.core import tree
+from facade.core.tree import Params
 from facade.errors import ExperimentError
-from facade.executor import Executor, Fit, Prepare, in_chunks
-from facade.modules import copy_weights, named_tensors, under
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.learning.dropout import AddressedDropout
+from facade.learning.executor import Executor, Fit, Prepare, in_chunks
+from facade.learning.optimisers import Memory
+from facade.learning.split_point import Cut
+from facade.learning.torch_modules import copy_weights, named_tensors, under
 
 
 class Looped(Executor):

@@ -11,8 +11,8 @@ from math import prod
 
 from torch import Tensor, nn
 
+from facade.core.names import foreign, is_foreign, look_up
 from facade.errors import ExperimentError
-from facade.names import foreign, is_foreign, look_up
 
 Shape = tuple[int, ...]
 Factory = Callable[[], nn.Module]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from facade.tree import Params
+from facade.core.tree import Params
 
 Memory = dict[str, Params]
 """Slot name -> weight name -> tensor that combines with the weight. Empty for plain SGD."""

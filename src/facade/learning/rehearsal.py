@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from facade import seeds
-from facade.dropout import AddressedDropout
+from facade.core import seeds
 from facade.errors import ExperimentError, FacadeError
-from facade.modules import named_tensors, under
+from facade.learning.dropout import AddressedDropout
+from facade.learning.torch_modules import named_tensors, under
 
 
 def made(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:

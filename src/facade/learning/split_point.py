@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from facade.modules import is_chain, leaves, named_tensors, under
+from facade.learning.torch_modules import is_chain, leaves, named_tensors, under
 
 
 @dataclass(frozen=True)

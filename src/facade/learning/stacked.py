@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from facade.executor import Executor, Fit, Prepare, in_chunks
-from facade.modules import is_chain, leaves, named_tensors, under
-from facade.optimisers import Memory
-from facade.tree import Params
+from facade.core.tree import Params
+from facade.learning.executor import Executor, Fit, Prepare, in_chunks
+from facade.learning.optimisers import Memory
+from facade.learning.torch_modules import is_chain, leaves, named_tensors, under
 
 MOST_WEIGHTS = 65_536
 """Above this, a block of four nodes leaves the cache and the looped executor is as fast."""

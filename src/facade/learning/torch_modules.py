@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from facade.tree import Params
+from facade.core.tree import Params
 
 
 def named_tensors(module: nn.Module) -> Params:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from facade import store
+from facade.files import store
 
 _ACROSS, _WIDTH, _HEIGHT, _GAP = 4, 420, 300, 10
 

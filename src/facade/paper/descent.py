@@ -6,12 +6,12 @@ import functools
 
 import altair as alt
 
-from facade.paper.done import Beside, Finished
+from facade.analysis.statistics import Estimate
 from facade.paper.settings import Scale
+from facade.paper.study import Beside, Finished
 from facade.paper.theory import DEGREES, L2, Descent, Problem, descend
 from facade.report import charts
 from facade.report.panels import Panel
-from facade.statistics import Estimate
 
 ROUNDS, QUICK_ROUNDS, SEED = 400, 120, 1
 _CLUSTERS = ("majority", "minority")

@@ -6,13 +6,13 @@ from typing import Any
 
 import altair as alt
 
-from facade.paper.done import Beside, Finished
+from facade.analysis.statistics import Estimate, cost_to
 from facade.paper.published import FINAL, HIGHEST_FAIR, LABELS_MINORITY, SAVED, TARGETS
 from facade.paper.settings import QUICK_TARGET, Part
+from facade.paper.study import Beside, Finished
 from facade.report import charts, facts
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Panel
-from facade.statistics import Estimate, cost_to
 
 WORDS = {"el": "EL", "dac": "DAC", "deprl": "DePRL", "facade": "FACADE", "local": "alone", "dpsgd": "D-PSGD"}
 

@@ -7,15 +7,15 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from facade.history import History
-from facade.metrics import Floats
-from facade.paper.done import Beside, Finished
+from facade.analysis.metrics import Floats
+from facade.analysis.statistics import Estimate, settlement, settles
 from facade.paper.published import ONE_HEAD_MINORITY, SETTLED_ALL, SETTLED_MINORITY
-from facade.records import RunDirectory
+from facade.paper.study import Beside, Finished
 from facade.report import charts, facts, theme
 from facade.report.facts import Rows
 from facade.report.panels import Panel
-from facade.statistics import Estimate, settlement, settles
+from facade.runs.history import History
+from facade.runs.run_directory import RunDirectory
 
 FIRST_ROUNDS = 80
 """How much of a run Figure 9 shows."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from facade import store
+from facade.analysis.statistics import numbers, settles, tested
+from facade.files import store
 from facade.paper import page_figures
 from facade.paper import page_questions as questions
-from facade.paper.done import as_compared
 from facade.paper.page_tables import beside, cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import FINAL
 from facade.paper.reproduction import Kept, Run, claims, plan
 from facade.paper.settings import Part, Scale
-from facade.records import RunDirectory, environments
-from facade.statistics import numbers, settles, tested
+from facade.paper.study import as_compared
+from facade.runs.run_directory import RunDirectory, environments
 
 NOTES = "notes.md"
 """In the directory of kept runs: what people learned from them, put on the page as it is."""

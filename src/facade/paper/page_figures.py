@@ -9,13 +9,13 @@ from pathlib import Path
 import altair as alt
 import numpy as np
 
+from facade.analysis.statistics import settlement
 from facade.paper import figures
-from facade.paper.done import Finished
 from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import Part, Scale
+from facade.paper.study import Finished
 from facade.report import panels
 from facade.report.facts import Comparison, Rows, Subject, comparisons
-from facade.statistics import settlement
 
 
 def write(runs: list[Run], kept: Kept, scale: Scale, directory: Path) -> dict[str, Path]:

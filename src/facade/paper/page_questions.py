@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from facade.algorithms.seeding import Calendar
-from facade.config import Experiment
-from facade.history import History
-from facade.paper.done import as_compared
+from facade.algorithms.seeding.farthest import Calendar
+from facade.analysis.statistics import cost_to, numbers, settlement, settles, tested
+from facade.experiment.config import Experiment
+from facade.experiment.setup import planned
 from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
 from facade.paper.reproduction import CAUSES, SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
 from facade.paper.settings import EVERY, QUICK_TARGET, Part, Scale
-from facade.setup import planned
-from facade.statistics import cost_to, numbers, settlement, settles, tested
+from facade.paper.study import as_compared
+from facade.runs.history import History
 
 
 def price(runs: list[Run], kept: Kept, scale: Scale) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from facade.clusters import cluster_names, cluster_sizes
-from facade.history import History
+from facade.analysis.statistics import Numbers, settlement
+from facade.data.clusters import cluster_names, cluster_sizes
 from facade.paper.published import Printed
 from facade.paper.reproduction import Run
 from facade.paper.settings import Part
 from facade.paper.tables import COLUMNS
-from facade.statistics import Numbers, settlement
+from facade.runs.history import History
 
 _COLUMNS = {("fair_accuracy" if name.startswith("fair") else name): how for name, how in COLUMNS.items()}
 """Those of the paper's tables; one seed is its own mean."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from facade.config import Experiment
-from facade.history import History, load
-from facade.paper.done import as_compared
+from facade.analysis.statistics import Numbers, numbers, settles, tested
+from facade.experiment.config import Experiment
 from facade.paper.settings import CIFAR, Part, Scale, experiment
-from facade.statistics import Numbers, numbers, settles, tested
-from facade.sweep import directory_name
+from facade.paper.study import as_compared
+from facade.runs.history import History, load
+from facade.sweep.jobs import directory_name
 
 SETTLING_ROUNDS = 80
 SETTLING_SEEDS = (1, 2, 3, 4, 5)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from facade.config import Experiment
-from facade.sweep import Job, directory_name
+from facade.experiment.config import Experiment
+from facade.sweep.jobs import Job, directory_name
 
 RIVALS = ("el", "dac", "deprl", "facade")
 

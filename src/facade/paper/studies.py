@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from facade.paper import descent, figures, heads, tables
-from facade.paper.done import Study
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part
+from facade.paper.study import Study
 
 _CIFAR = tuple(Part(CIFAR, ratio) for ratio in ("16:16", "24:8", "30:2"))
 _IMAGENETTE = tuple(Part(IMAGENETTE, ratio) for ratio in ("12:12", "18:6", "20:4"))

@@ -7,11 +7,11 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from facade.history import History
+from facade.analysis.statistics import Estimate
 from facade.paper.settings import Part, Scale
 from facade.report.facts import Comparison, Subject, comparisons
 from facade.report.panels import Panel
-from facade.statistics import Estimate
+from facade.runs.history import History
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import altair as alt
 
-from facade.models import MODELS
-from facade.paper.done import Beside, Finished
+from facade.analysis.statistics import Estimate, estimates
+from facade.learning.models import MODELS
 from facade.paper.figures import WORDS
 from facade.paper.published import FINAL, RATES, SIZES, Printed
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale, Setting, experiment
+from facade.paper.study import Beside, Finished
 from facade.report.panels import Panel
-from facade.statistics import Estimate, estimates
 
 COLUMNS = {
     "cluster_0": ("majority", "majority", 100.0, 2),

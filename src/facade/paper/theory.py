@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from facade import seeds
-from facade.config import Experiment
+from facade.analysis.metrics import separated
+from facade.core import seeds
+from facade.core.engine import play
 from facade.data.synthetic import ROWS, convexity, optimum
-from facade.engine import play
-from facade.metrics import separated
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup, set_up
+from facade.learning.torch_threads import one_intra_op_thread
 from facade.runtimes.local import deliver
-from facade.setup import Setup, set_up
-from facade.torch_threads import one_intra_op_thread
 
 Floats = NDArray[np.float64]
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from facade.engine import listed, turn_of
+from facade.core.engine import listed, turn_of
+from facade.core.tree import row_bytes
 from facade.errors import FacadeError
-from facade.peers import identity
-from facade.peers.membership import Limits, Membership
-from facade.peers.refusals import RefusedError
-from facade.peers.site import Site
-from facade.peers.wire import Form
-from facade.runtimes.line import Caller, Line
-from facade.runtimes.rpc import Credentials, Link, UnreachableError
-from facade.runtimes.scene import Scene
-from facade.tree import row_bytes
+from facade.peers.node.site_epoch import Scene
+from facade.peers.protocol.link_speed import Caller, Line
+from facade.peers.protocol.refusals import RefusedError
+from facade.peers.protocol.rpc import Credentials, Link, UnreachableError
+from facade.peers.protocol.wire import Form
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Limits, Membership
+from facade.peers.trust.site import Site
 
 _FEW_DAYS = 30
 

@@ -14,24 +14,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from facade import stacks, store, tree
-from facade.bell import Bell
-from facade.config import Experiment
+from facade.core import tree
+from facade.core.tree import Params
 from facade.errors import FacadeError, StoppedError
-from facade.peers import identity
-from facade.peers.founding import NewSite, Terms, found_federation, found_site
-from facade.peers.identity import Join
-from facade.peers.membership import Limits
-from facade.peers.outcome import Outcome
-from facade.peers.site import foreign_names
-from facade.records import RunDirectory, environment, in_order
-from facade.result import Result, judge, summarise
-from facade.rows import Row
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup, set_up
+from facade.files import store
+from facade.peers.after.outcome import Outcome
+from facade.peers.trust import identity
+from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
+from facade.peers.trust.identity import Join
+from facade.peers.trust.membership import Limits
+from facade.peers.trust.site import foreign_names
+from facade.runs import state_files
+from facade.runs.result import Result, judge, summarise
+from facade.runs.rows import Row
+from facade.runs.run_directory import RunDirectory, environment, in_order
+from facade.runs.stop_signals import Bell
 from facade.runtimes.recorder import Progress, Quiet
-from facade.setup import Setup, set_up
-from facade.tree import Params
 
-PRELOADED = ["facade.runtimes.peer", "safetensors.torch", "sklearn.datasets", "prometheus_client", "cryptography.x509"]
+PRELOADED = [
+    "facade.peers.node.node",
+    "safetensors.torch",
+    "sklearn.datasets",
+    "prometheus_client",
+    "cryptography.x509",
+]
 """What the fork server loads once, so that a node starts in a moment."""
 
 
@@ -84,7 +92,7 @@ def _reserved() -> Iterator[socket.socket]:
 
 def site_process(home: str, events: Any) -> None:
     """The body of a site's process: rows, and then how it ended, as JSON lines through a pipe."""
-    from facade.runtimes.peer import run
+    from facade.peers.node.node import run
 
     def tell(event: Row) -> None:
         with contextlib.suppress(OSError):  # nobody may be watching any more
@@ -225,6 +233,6 @@ def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Pr
         "policy": outcomes[0].policy,
         "ledger": {outcome.id: outcome.ledger for outcome in outcomes},
     }
-    files.finish(stacks.here(models), summary)
+    files.finish(state_files.here(models), summary)
     progress.finish(summary)
     return Result(setup.experiment, files.rows, summary, models, setup.learner, files.path)

@@ -8,10 +8,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from facade.history import History
 from facade.report import facts, theme
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Figure, Panel
+from facade.runs.history import History
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -170,7 +170,7 @@ def heads(comparison: Comparison) -> list[Figure]:
 
 
 def _settling(run: History) -> str:
-    from facade.statistics import settlement
+    from facade.analysis.statistics import settlement
 
     if run.clusters < 2:
         return "All nodes are of one cluster." if run.clusters else "The run does not know which nodes are of one kind."

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from facade import metrics
-from facade.clusters import cluster_names
+from facade.analysis import metrics
+from facade.analysis.statistics import Estimate, alone, estimates, gains, settlement, tested
+from facade.analysis.table import grouped, labels, short_keys
+from facade.core.names import short, short_ones
+from facade.data.clusters import cluster_names
 from facade.errors import RunDirectoryError
-from facade.history import Evaluation, History
-from facade.names import short, short_ones
-from facade.records import RunDirectory
-from facade.statistics import Estimate, alone, estimates, gains, settlement, tested
-from facade.table import grouped, labels, short_keys
+from facade.runs.history import Evaluation, History
+from facade.runs.run_directory import RunDirectory
 
 Rows = list[dict[str, Any]]
 

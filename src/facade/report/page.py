@@ -14,16 +14,16 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from facade import store
+from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError, StorageError
-from facade.history import History
-from facade.records import RunDirectory
+from facade.files import store
 from facade.report import charts, theme
 from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.panels import VEGA_LITE, Figure
 from facade.report.samples import samples
 from facade.report.words import verdicts
-from facade.table import Table, grouped, pairs, tabulate
+from facade.runs.history import History
+from facade.runs.run_directory import RunDirectory
 
 # The page may run its own script and show its own images; it can fetch nothing.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"

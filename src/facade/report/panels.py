@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facade import store
 from facade.errors import ExperimentError, need
+from facade.files import store
 from facade.report import theme
 from facade.report.facts import Rows
 

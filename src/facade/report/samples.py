@@ -34,9 +34,9 @@ def samples(comparison: Comparison, asked: bool) -> str:
 
 
 def _picture(comparison: Comparison) -> bytes:
-    from facade.config import Experiment
     from facade.data.load import load
     from facade.data.picture import draw
+    from facade.experiment.config import Experiment
 
     described = Experiment.load(comparison.runs[0].path / "experiment.toml")
     with tempfile.TemporaryDirectory() as directory:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
+from facade.analysis.table import in_short
 from facade.report.facts import Comparison, Subject
-from facade.statistics import SEEDS, Estimate, Interval, student_interval
-from facade.table import in_short
 
 _SERVED = "worst_cluster"
 

@@ -7,11 +7,11 @@ import gzip
 import json
 from pathlib import Path
 
-from facade import store
-from facade.config import Experiment
 from facade.errors import RunDirectoryError
-from facade.records import RunDirectory, determining
-from facade.sections import Data
+from facade.experiment.config import Experiment
+from facade.experiment.sections import Data
+from facade.files import store
+from facade.runs.run_directory import RunDirectory, determining
 
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
 

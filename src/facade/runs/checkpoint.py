@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from facade import stacks, tree
-from facade.engine import Ids
+from facade.core import tree
+from facade.core.engine import Ids
+from facade.core.tree import Params
 from facade.errors import RunDirectoryError
-from facade.records import RunDirectory
-from facade.stacks import Stack
-from facade.store import Store
-from facade.tree import Params
+from facade.files.store import Store
+from facade.runs import state_files
+from facade.runs.run_directory import RunDirectory
+from facade.runs.state_files import Stack
 
 ROWS = "rows.jsonl"
 FILES = (ROWS, "timings.jsonl")
@@ -73,13 +74,13 @@ class Checkpoints:
         """Store the state of all nodes at the start of a round; rows made before it are written."""
         lengths = {name: self._directory.length(name) for name in FILES}
         facts = {"round": round, "lengths": lengths, "seconds": seconds}
-        self._store.write(round, stacks.saved(state, facts))
+        self._store.write(round, state_files.saved(state, facts))
 
     def restore(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
         nothing to continue."""
         for saved in self._store.newest_first():
-            state, facts = stacks.opened(saved.content)
+            state, facts = state_files.opened(saved.content)
             checkpoint = Checkpoint(state=state, **facts)
             sizes = {name: self._directory.length(name) for name in FILES}
             if sizes[ROWS] < checkpoint.lengths[ROWS]:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from facade.clusters import cluster_sizes
+from facade.analysis.metrics import Counts, Floats
+from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
-from facade.metrics import Counts, Floats
-from facade.records import RunDirectory, determining, other_data
-from facade.rows import Row, RowsFile
+from facade.runs.rows import Row, RowsFile
+from facade.runs.run_directory import RunDirectory, determining, other_data
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from facade import metrics, tree
-from facade.algorithms.health import MEMORY
-from facade.config import Experiment
+from facade.algorithms.seeding.health import MEMORY
+from facade.analysis import metrics
+from facade.analysis.metrics import Counts
+from facade.core import tree
+from facade.core.tree import Params
 from facade.data.federation import Federation, Holdings, Labelled
 from facade.errors import RunDirectoryError
-from facade.learner import Learner
-from facade.metrics import Counts
-from facade.records import RunDirectory
-from facade.rows import Row
-from facade.setup import set_up
-from facade.tree import Params
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
+from facade.learning.learner import Learner
+from facade.runs.rows import Row
+from facade.runs.run_directory import RunDirectory
 
 _ALIKE = 0.01
 """Heads whose losses differ by less than this share of them count as alike."""

@@ -28,13 +28,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import machine, stacks, store
-from facade.config import Experiment, hashed
+from facade.core.names import is_foreign
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError
-from facade.names import is_foreign
-from facade.rows import Row, RowsFile
-from facade.stacks import Stack
+from facade.experiment.config import Experiment, hashed
+from facade.files import store
+from facade.learning import machine
+from facade.runs import state_files
+from facade.runs.rows import Row, RowsFile
+from facade.runs.state_files import Stack
 
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
@@ -226,7 +228,7 @@ class RunDirectory:
     def finish(self, models: Stack, summary: Row) -> None:
         """Write the final models and, last of all, the summary."""
         store.sync(self.path / "rows.jsonl")
-        store.write(self.path / "models.safetensors", stacks.saved(models))
+        store.write(self.path / "models.safetensors", state_files.saved(models))
         self._json("result.json", summary)
 
     def _json(self, name: str, content: Row) -> None:

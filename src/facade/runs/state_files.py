@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from facade import tree
+from facade.core import tree
+from facade.core.tree import Params
 from facade.errors import ExperimentError
-from facade.tree import Params
 
 _CODES = {
     torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16",

@@ -9,18 +9,19 @@ from typing import Any
 
 import torch
 
-from facade import stacks, tree
-from facade.bell import Bell
-from facade.checkpoint import Checkpoint
-from facade.config import Experiment
+from facade.core import tree
+from facade.core.engine import Played, Shard, play
+from facade.core.messages import Inbox, Post, delivered
 from facade.data.federation import Federation
-from facade.engine import Played, Shard, play
-from facade.messages import Inbox, Post, delivered
-from facade.result import Result
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup
+from facade.learning.torch_threads import one_intra_op_thread
+from facade.runs import state_files
+from facade.runs.checkpoint import Checkpoint
+from facade.runs.result import Result
+from facade.runs.state_files import Stack
+from facade.runs.stop_signals import Bell
 from facade.runtimes.recorder import Final, Progress, Recorder, record
-from facade.setup import Setup
-from facade.stacks import Stack
-from facade.torch_threads import one_intra_op_thread
 
 
 def run(
@@ -66,7 +67,7 @@ class _Here:
         with one_intra_op_thread():
             state = _drive(games, self._shards, recorder)
         models, n = setup.algorithm.model(state), setup.federation.n
-        return recorder.finish(Final(stacks.here(models), tree.digests(models, n), tree.digests(state, n)))
+        return recorder.finish(Final(state_files.here(models), tree.digests(models, n), tree.digests(state, n)))
 
     def _starts(self, checkpoint: Checkpoint | None) -> list[tuple[int, Any]]:
         fresh, self._fresh = self._fresh, []  # not kept alive through the whole run
@@ -97,7 +98,7 @@ def _drive(games: Sequence[Generator[Post, Inbox, Played]], shards: list[Shard],
 
 
 def _states(posts: list[Post]) -> Stack:
-    return stacks.here(tree.concat([post.state for post in posts]))
+    return state_files.here(tree.concat([post.state for post in posts]))
 
 
 def deliver(posts: list[Post], shards: list[Shard]) -> list[Inbox]:

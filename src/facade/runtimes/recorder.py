@@ -13,17 +13,18 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, Protocol
 
-from facade import stacks, tree
-from facade.bell import Bell
-from facade.checkpoint import Checkpoint, Checkpoints
-from facade.config import Experiment
+from facade.core import tree
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError
-from facade.records import RunDirectory, environment, in_order
-from facade.result import Result, health_of_heads, judge, summarise
-from facade.rows import Row
-from facade.setup import Setup, set_up
-from facade.stacks import Stack
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup, set_up
+from facade.runs import state_files
+from facade.runs.checkpoint import Checkpoint, Checkpoints
+from facade.runs.result import Result, health_of_heads, judge, summarise
+from facade.runs.rows import Row
+from facade.runs.run_directory import RunDirectory, environment, in_order
+from facade.runs.state_files import Stack
+from facade.runs.stop_signals import Bell
 
 
 class Progress(Protocol):
@@ -201,7 +202,7 @@ class Recorder:
             "run_dir": None if files is None else str(files.path),
         }
         if files is None:
-            models, path = stacks.whole(final.models), None
+            models, path = state_files.whole(final.models), None
         else:
             from safetensors.torch import load_file
 

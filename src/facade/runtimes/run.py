@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from facade.config import Experiment
 from facade.data.federation import Federation
 from facade.errors import ExperimentError
-from facade.result import Result
+from facade.experiment.config import Experiment
+from facade.runs.result import Result
 from facade.runtimes import local
 from facade.runtimes.recorder import Progress
 
@@ -33,11 +33,9 @@ def run(
             " use federation.section as the experiment's [data]"
         )
     if experiment.runtime.name == "ray":
-        from facade.runtimes import ray_cluster
+        from facade.runtimes.ray import cluster
 
-        return ray_cluster.run(
-            experiment, out, resume=resume, federation=federation, progress=progress, address=address
-        )
+        return cluster.run(experiment, out, resume=resume, federation=federation, progress=progress, address=address)
     if address is not None:
         raise ExperimentError(f"address {address} is that of a Ray cluster; set runtime.name = 'ray', or drop it")
     return local.run(experiment, out, resume=resume, federation=federation, progress=progress)

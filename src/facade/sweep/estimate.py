@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facade.config import Experiment
+from facade.core.engine import play
 from facade.data.federation import Federation
-from facade.engine import play
 from facade.errors import ExperimentError, FacadeError
-from facade.history import hash_of
-from facade.records import determining
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
+from facade.learning.torch_threads import one_intra_op_thread
+from facade.runs.history import hash_of
+from facade.runs.run_directory import determining
 from facade.runtimes.local import deliver
-from facade.setup import set_up
-from facade.sweep import Job
-from facade.torch_threads import one_intra_op_thread
+from facade.sweep.jobs import Job
 
 _FEW = 256
 """Test images per test set in a trial; the rest is extrapolated."""

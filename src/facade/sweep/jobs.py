@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from facade import store
-from facade.checkpoint import Checkpoints
-from facade.config import Experiment
+from facade.analysis.metrics import GROUP_METRICS
+from facade.analysis.statistics import validated
+from facade.core.names import short, short_ones
 from facade.errors import ExperimentError, unknown
-from facade.history import hash_of, load, point_of
-from facade.metrics import GROUP_METRICS
-from facade.names import short, short_ones
-from facade.records import RunDirectory
-from facade.statistics import validated
+from facade.experiment.config import Experiment
+from facade.files import store
+from facade.runs.checkpoint import Checkpoints
+from facade.runs.history import hash_of, load, point_of
+from facade.runs.run_directory import RunDirectory
 
 LOWER_IS_BETTER = {"loss", "gap", *GROUP_METRICS}
 SELECTABLE = ["all", "worst_node", "worst_cluster", "fair_accuracy", *sorted(LOWER_IS_BETTER)]

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from facade.bell import Bell
-from facade.sweep import Job
-from facade.worker import Event, compute
+from facade.runs.stop_signals import Bell
+from facade.sweep.jobs import Job
+from facade.sweep.worker import Event, compute
 
 Tell = Callable[[Job, Event], None]
 Compute = Callable[[Job, Callable[[Event], None]], Event]
@@ -156,7 +156,7 @@ class _Place:
         if self._worker is not None and self._worker.poll() is None:
             return self._worker
         self.clear()
-        command = [sys.executable, "-m", "facade.worker"]
+        command = [sys.executable, "-m", "facade.sweep.worker"]
         pipe = subprocess.PIPE
         self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         if self._bell.rung is not None:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from facade import store
 from facade.errors import FacadeError, StoppedError, StorageError
+from facade.files import store
 
 if TYPE_CHECKING:
-    from facade.config import Experiment
+    from facade.experiment.config import Experiment
 
 Event = dict[str, Any]
 
@@ -69,7 +69,7 @@ def _noted(error: Exception, file: Path) -> str:
 
 def serve() -> None:
     """Compute what standard input asks for until it ends or somebody asks to stop."""
-    from facade.config import Experiment
+    from facade.experiment.config import Experiment
     from facade.runtimes import local
 
     events = os.dup(1)

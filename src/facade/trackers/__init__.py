@@ -8,8 +8,8 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
+from facade.core.names import look_up
 from facade.errors import need
-from facade.names import look_up
 from facade.trackers.base import Tracker
 
 

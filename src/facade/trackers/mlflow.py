@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from facade.config import Experiment
-from facade.records import determining
-from facade.rows import Row
+from facade.experiment.config import Experiment
+from facade.runs.rows import Row
+from facade.runs.run_directory import determining
 from facade.trackers.base import Tracker
 
 _TAG = "facade.run"

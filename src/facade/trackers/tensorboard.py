@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from facade.config import Experiment
-from facade.rows import Row
+from facade.experiment.config import Experiment
+from facade.runs.rows import Row
 from facade.trackers.base import Tracker
 
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from facade import seeds, tree
 from facade.algorithms.base import joined, put
-from facade.engine import Turn
-from facade.linear_heads import FOLDS
-from facade.messages import Deliveries, Inbox, waves
-from facade.tree import Params
+from facade.algorithms.seeding.linear_heads import FOLDS
+from facade.core import seeds, tree
+from facade.core.engine import Turn
+from facade.core.messages import Deliveries, Inbox, waves
+from facade.core.tree import Params
 
 CALM = 3
 """Rounds of averaging without training before heads are fitted."""

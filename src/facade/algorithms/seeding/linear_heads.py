@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from facade.tree import Params
+from facade.core.tree import Params
 
 FOLDS = 5
 """Parts of a node's samples of which each is judged by a head fitted to the others."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from facade import tree
-from facade.algorithms.health import MEMORY
-from facade.algorithms.seeding import NEVER, Calendar, Seeding, best_bids, fitted, regret, without_the_few
-from facade.engine import Turn
-from facade.messages import Inbox
-from facade.tree import Params
+from facade.algorithms.seeding.farthest import NEVER, Calendar, Seeding, best_bids, fitted, regret, without_the_few
+from facade.algorithms.seeding.health import MEMORY
+from facade.core import tree
+from facade.core.engine import Turn
+from facade.core.messages import Inbox
+from facade.core.tree import Params
 
 NO_BID = -4 * NEVER
 """Less than any bid, so that nodes which make none pass all others on."""

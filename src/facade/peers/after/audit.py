@@ -17,11 +17,11 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from facade.errors import ExperimentError, first_mistake
-from facade.peers import identity
-from facade.peers.audience import Audience
-from facade.peers.journal import Event, lines
-from facade.peers.membership import Epochs, Membership, vouched
-from facade.peers.site import foreign_names
+from facade.peers.node.journal import Event, lines
+from facade.peers.protocol.access import Audience
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Epochs, Membership, vouched
+from facade.peers.trust.site import foreign_names
 
 Round = Annotated[int, Field(ge=0, lt=1 << 63)]
 Id = Annotated[str, Field(pattern=f"^{identity.ID}$")]
@@ -264,8 +264,8 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
 
 def _audience(membership: Membership) -> tuple[Audience | None, str]:
     """Who may hear whom under a list, or why that cannot be said: code that it names is not run for an audit."""
-    from facade.config import Experiment
-    from facade.setup import planned
+    from facade.experiment.config import Experiment
+    from facade.experiment.setup import planned
 
     named = next(foreign_names(membership.experiment), None)
     if named is not None:

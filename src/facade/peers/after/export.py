@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from facade import metrics
-from facade.card import files_section, input_words, never_tested
+from facade.analysis import metrics
 from facade.errors import ExperimentError
-from facade.export import Parcel, package
-from facade.peers.membership import Membership
-from facade.peers.outcome import SiteFacts, read_site
-from facade.peers.site import Site, set_up
-from facade.portable import Deployed
+from facade.export.model_card import files_section, input_words, never_tested
+from facade.export.package import Parcel, package
+from facade.export.portable import Deployed
+from facade.peers.after.outcome import SiteFacts, read_site
+from facade.peers.trust.membership import Membership
+from facade.peers.trust.site import Site, set_up
 
 
 def take_home(home: Path, out: Path) -> Parcel:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from facade import store, tree
+from facade.core import tree
 from facade.errors import ExperimentError, first_mistake
-from facade.peers import identity
-from facade.peers.ledger import Ledger
-from facade.peers.membership import Membership
+from facade.files import store
+from facade.peers.node.ledger import Ledger
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Membership
 
 if TYPE_CHECKING:
-    from facade.peers.site import Site
-    from facade.setup import Setup
+    from facade.experiment.setup import Setup
+    from facade.peers.trust.site import Site
 
 _SIGNED = b"facade site 1\n"
 

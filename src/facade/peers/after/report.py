@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from facade import metrics
+from facade.analysis import metrics
 from facade.errors import ExperimentError
-from facade.peers.membership import vouched
-from facade.peers.outcome import read_site
+from facade.peers.after.outcome import read_site
+from facade.peers.trust.membership import vouched
 
 
 def across(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:

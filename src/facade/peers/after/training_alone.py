@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from facade import metrics
 from facade.algorithms.local import Local
-from facade.engine import play
-from facade.peers.outcome import Outcome
-from facade.rows import Row, RowsFile
-from facade.runtimes.scene import Scene, inbox_of
-from facade.torch_threads import one_intra_op_thread
+from facade.analysis import metrics
+from facade.core.engine import play
+from facade.learning.torch_threads import one_intra_op_thread
+from facade.peers.after.outcome import Outcome
+from facade.peers.node.site_epoch import Scene, inbox_of
+from facade.runs.rows import Row, RowsFile
 
 
 def alone(scene: Scene) -> list[list[int]]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from facade.peers.headers import Kind, Reply, Request
-from facade.peers.membership import Member
-from facade.peers.refusals import RefusedError
-from facade.runtimes.rpc import UnreachableError
+from facade.peers.protocol.headers import Kind, Reply, Request
+from facade.peers.protocol.refusals import RefusedError
+from facade.peers.protocol.rpc import UnreachableError
+from facade.peers.trust.membership import Member
 
 if TYPE_CHECKING:
-    from facade.runtimes.peer import Node
+    from facade.peers.node.node import Node
 
 AT_ONCE = 16
 _CALL_SECONDS = 2.0

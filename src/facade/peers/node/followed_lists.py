@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from facade import store
 from facade.errors import ExperimentError
-from facade.peers import identity
-from facade.peers.journal import Journal
-from facade.peers.membership import Epochs, load, read, verified
-from facade.peers.site import Site, check_playable
-from facade.runtimes.scene import Scene
+from facade.files import store
+from facade.peers.node.journal import Journal
+from facade.peers.node.site_epoch import Scene
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Epochs, load, read, verified
+from facade.peers.trust.site import Site, check_playable
 
 
 class Lists:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from facade import store
 from facade.errors import ExperimentError
+from facade.files import store
 
 Event = dict[str, Any]
 """A line of the log: its time, the event's name, and facts."""

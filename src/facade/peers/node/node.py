@@ -14,30 +14,31 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from facade import store, tree
-from facade.engine import Played, play, turn_of
+from facade.core import tree
+from facade.core.engine import Played, play, turn_of
+from facade.core.messages import Everyone, Inbox, Post
 from facade.errors import DivergedError, FacadeError
-from facade.messages import Everyone, Inbox, Post
-from facade.peers import identity
-from facade.peers.gate import Gate
-from facade.peers.journal import Event, Journal, Metrics, lines
-from facade.peers.ledger import Ledger
-from facade.peers.membership import Member, Membership
-from facade.peers.outcome import Outcome, read_site, write_site
-from facade.peers.shelf import Checkpoints, LostCheckpointError, Outgoing, Saved
-from facade.peers.site import Site
-from facade.peers.waiting import Patient, Policy, policy
-from facade.peers.wire import Form, Origin, not_finite, pack
-from facade.records import RunDirectory, environment
-from facade.rows import Row
-from facade.runtimes import baseline as beside
-from facade.runtimes.arriving import await_everybody, await_first_round
-from facade.runtimes.gather import Ask, BehindError, Gatherer, ShutOutError
-from facade.runtimes.lists import Lists
-from facade.runtimes.parting import part, step_aside
-from facade.runtimes.rpc import Credentials, Links, Server
-from facade.runtimes.scene import RemovedError, inbox_of
-from facade.torch_threads import one_intra_op_thread
+from facade.files import store
+from facade.learning.torch_threads import one_intra_op_thread
+from facade.peers.after import training_alone as beside
+from facade.peers.after.outcome import Outcome, read_site, write_site
+from facade.peers.node.followed_lists import Lists
+from facade.peers.node.journal import Event, Journal, Metrics, lines
+from facade.peers.node.ledger import Ledger
+from facade.peers.node.outgoing import Checkpoints, LostCheckpointError, Outgoing, Saved
+from facade.peers.node.pulling import Ask, BehindError, Gatherer, ShutOutError
+from facade.peers.node.shutdown import part, step_aside
+from facade.peers.node.site_epoch import RemovedError, inbox_of
+from facade.peers.node.start_up import await_everybody, await_first_round
+from facade.peers.node.waiting import Patient, Policy, policy
+from facade.peers.protocol.gate import Gate
+from facade.peers.protocol.rpc import Credentials, Links, Server
+from facade.peers.protocol.wire import Form, Origin, not_finite, pack
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Member, Membership
+from facade.peers.trust.site import Site
+from facade.runs.rows import Row
+from facade.runs.run_directory import RunDirectory, environment
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""

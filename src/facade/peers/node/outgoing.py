@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facade import stacks
+from facade.core.tree import Params
 from facade.errors import FacadeError
-from facade.records import RunDirectory
-from facade.store import Store
-from facade.tree import Params
+from facade.files.store import Store
+from facade.runs import state_files
+from facade.runs.run_directory import RunDirectory
 
 
 class DivergedReplayError(FacadeError):
@@ -115,19 +115,19 @@ class Checkpoints:
     def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
         """Store the state at the start of a round; rows made before it are written."""
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
-        self._store.write(round, stacks.saved(stacks.here(state), facts))
+        self._store.write(round, state_files.saved(state_files.here(state), facts))
 
     def newest(self) -> Saved | None:
         """The newest one that is whole, and whose rows are."""
         for saved in self._store.newest_first():
-            state, facts = stacks.opened(saved.content)
+            state, facts = state_files.opened(saved.content)
             if self._files.length("rows.jsonl") >= facts["rows"]:
                 return Saved(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None
 
     def missing(self) -> str:
         """What a begun run lacks that has no usable checkpoint, in words."""
-        counted = [stacks.opened(saved.content)[1]["rows"] for saved in self._store.newest_first()]
+        counted = [state_files.opened(saved.content)[1]["rows"] for saved in self._store.newest_first()]
         if not counted:
             return f"{self._store.directory} holds no checkpoint that is whole"
         there = self._files.length("rows.jsonl")

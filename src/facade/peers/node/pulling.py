@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from facade.peers.headers import Kind, Reply, Request, Status
-from facade.peers.journal import Journal, Metrics
-from facade.peers.ledger import Ledger
-from facade.peers.membership import Membership
-from facade.peers.refusals import Reason, RefusedError
-from facade.peers.waiting import Policy, Wait
-from facade.peers.wire import Form, Origin
-from facade.runtimes.rpc import Links, UnreachableError
+from facade.peers.node.journal import Journal, Metrics
+from facade.peers.node.ledger import Ledger
+from facade.peers.node.waiting import Policy, Wait
+from facade.peers.protocol.headers import Kind, Reply, Request, Status
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.rpc import Links, UnreachableError
+from facade.peers.protocol.wire import Form, Origin
+from facade.peers.trust.membership import Membership
 
 SMALLEST_CHUNK, FIRST_CHUNK, LARGEST_CHUNK = 1 << 15, 1 << 18, 1 << 20
 MOST_CALLS = 16

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from facade.bell import Bell
 from facade.errors import StoppedError
-from facade.peers.headers import Kind, Reply, Status
-from facade.peers.membership import Member
-from facade.peers.refusals import RefusedError
-from facade.runtimes.asking import Answer, ask_each, others
+from facade.peers.node.ask_members import Answer, ask_each, others
+from facade.peers.protocol.headers import Kind, Reply, Status
+from facade.peers.protocol.refusals import RefusedError
+from facade.peers.trust.membership import Member
+from facade.runs.stop_signals import Bell
 
 if TYPE_CHECKING:
-    from facade.runtimes.peer import Node
+    from facade.peers.node.node import Node
 
 _PAUSE = 0.2
 _FAREWELL_SECONDS = 10.0

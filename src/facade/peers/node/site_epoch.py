@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade import tree
-from facade.engine import Plan, Shard
+from facade.core import tree
+from facade.core.engine import Plan, Shard
+from facade.core.messages import EVERYONE, Deliveries, Inbox
 from facade.errors import FacadeError
-from facade.messages import EVERYONE, Deliveries, Inbox
-from facade.peers.audience import Audience
-from facade.peers.membership import Membership
-from facade.peers.shelf import Saved
-from facade.peers.site import Site, set_up
-from facade.setup import Setup
+from facade.experiment.setup import Setup
+from facade.peers.node.outgoing import Saved
+from facade.peers.protocol.access import Audience
+from facade.peers.trust.membership import Membership
+from facade.peers.trust.site import Site, set_up
 
 
 class RemovedError(FacadeError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from facade.peers.headers import Kind, Reply, Status
-from facade.runtimes.asking import ask_each, others
+from facade.peers.node.ask_members import ask_each, others
+from facade.peers.protocol.headers import Kind, Reply, Status
 
 if TYPE_CHECKING:
-    from facade.runtimes.peer import Node
+    from facade.peers.node.node import Node
 
 _PAUSE = 0.2
 

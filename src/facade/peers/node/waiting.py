@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from facade.peers.membership import Limits
+from facade.peers.trust.membership import Limits
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from facade.algorithms.base import Algorithm
-    from facade.engine import Plan
+    from facade.core.engine import Plan
 
 
 class Audience:

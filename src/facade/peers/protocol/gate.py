@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from facade.peers import identity
-from facade.peers.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
-from facade.peers.journal import Journal, Metrics
-from facade.peers.membership import Epochs, Limits
-from facade.peers.refusals import Reason, RefusedError
-from facade.peers.shelf import Outgoing
+from facade.peers.node.journal import Journal, Metrics
+from facade.peers.node.outgoing import Outgoing
+from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Epochs, Limits
 
 MOST_CALLS = 4
 """Calls of one member at a time; more are told to come back."""

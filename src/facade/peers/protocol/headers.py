@@ -10,7 +10,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from facade.peers.refusals import Reason, RefusedError
+from facade.peers.protocol.refusals import Reason, RefusedError
 
 LONGEST_REQUEST = 1024
 """Bytes; longer ones never reach a handler."""

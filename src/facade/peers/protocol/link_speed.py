@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from facade.peers.headers import Kind, Reply, Request, Status
-from facade.peers.membership import Membership
-from facade.peers.refusals import Reason, RefusedError
-from facade.runtimes.rpc import Link
+from facade.peers.protocol.headers import Kind, Reply, Request, Status
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.rpc import Link
+from facade.peers.trust.membership import Membership
 
 _MEET_SECONDS, _MEASURE_SECONDS = 5.0, 20.0
 _PROBES = 3

@@ -17,11 +17,11 @@ from typing import Any
 import grpc
 
 from facade.errors import ExperimentError
-from facade.peers import identity
-from facade.peers.gate import Gate
-from facade.peers.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
-from facade.peers.membership import Member
-from facade.peers.refusals import Reason, RefusedError
+from facade.peers.protocol.gate import Gate
+from facade.peers.protocol.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Member
 
 _SERVICE = "facade.Peer"
 _METHOD = "Call"

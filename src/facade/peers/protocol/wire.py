@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from facade import tree
-from facade.peers.refusals import Reason, RefusedError
+from facade.core import tree
+from facade.peers.protocol.refusals import Reason, RefusedError
 
 _ENVELOPE = struct.Struct("<8s32sIQ")
 """A mark, the digest of the membership, the sender's number, the round. Fixed size and one encoding

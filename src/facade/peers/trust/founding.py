@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from facade import store
 from facade.errors import ExperimentError
-from facade.peers import identity
-from facade.peers.identity import Join
-from facade.peers.membership import PROTOCOL, Limits, Member, Membership, Schema, made, resized
-from facade.peers.site import Settings
+from facade.files import store
+from facade.peers.trust import identity
+from facade.peers.trust.identity import Join
+from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, made, resized
+from facade.peers.trust.site import Settings
 
 if TYPE_CHECKING:
-    from facade.config import Experiment
+    from facade.experiment.config import Experiment
 
 CERTIFICATE_DAYS = 365
 
@@ -131,8 +131,8 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
 def check_plan(membership: Membership) -> None:
     """ExperimentError for a list that no site could play by: its experiment does not load, has no graph for so
     many members, or ends before the list begins. What depends on a site's machine or data is left to the sites."""
-    from facade.config import Experiment
-    from facade.setup import planned
+    from facade.experiment.config import Experiment
+    from facade.experiment.setup import planned
 
     _, plan = planned(Experiment.of(membership.experiment))
     if membership.first_round > plan.rounds:  # round T is the final exchange

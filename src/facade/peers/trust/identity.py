@@ -14,8 +14,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from facade import store
 from facade.errors import ExperimentError, StorageError
+from facade.files import store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from facade.clusters import cluster_sizes
+from facade.data.clusters import cluster_sizes
 from facade.errors import ExperimentError, first_mistake
-from facade.peers import identity
+from facade.peers.trust import identity
 
 PROTOCOL = 1
 _SIGNED = b"facade membership 1\n"

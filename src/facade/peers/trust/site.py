@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from facade.core.names import is_foreign
 from facade.errors import ExperimentError, FacadeError, first_mistake
-from facade.names import is_foreign
-from facade.peers import identity
-from facade.peers.membership import Membership, Schema, load
+from facade.peers.trust import identity
+from facade.peers.trust.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
-    from facade.config import Experiment
     from facade.data.federation import Dataset, Federation
-    from facade.setup import Setup
+    from facade.experiment.config import Experiment
+    from facade.experiment.setup import Setup
 
 D = TypeVar("D")
 
@@ -126,7 +126,7 @@ class Site:
 
 def set_up(site: Site, membership: Membership) -> Setup:
     """The parts of a run as this site plays it."""
-    from facade import setup
+    from facade.experiment import setup
 
     experiment, number = _experiment(site, membership), membership.number(site.settings.id)
     made = setup.set_up(experiment, _federation(site, membership, experiment, number))
@@ -137,8 +137,8 @@ def set_up(site: Site, membership: Membership) -> Setup:
 def check_playable(site: Site, membership: Membership) -> None:
     """ExperimentError for a list that this site could not play by: its names are not allowed here, or its
     experiment does not load, has no graph for so many members, or has a model that does not fit the schema."""
-    from facade import setup
-    from facade.learner import Inputs
+    from facade.experiment import setup
+    from facade.learning.learner import Inputs
 
     experiment, look = _experiment(site, membership), membership.schema_
     try:
@@ -157,7 +157,7 @@ def check_playable(site: Site, membership: Membership) -> None:
 
 def _experiment(site: Site, membership: Membership) -> Experiment:
     """The experiment of a list, with what this site has to say about it."""
-    from facade.config import Experiment
+    from facade.experiment.config import Experiment
 
     refuse_foreign_names(membership.experiment, site.settings.allow)
     settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
@@ -233,8 +233,8 @@ def _federation(site: Site, membership: Membership, experiment: Experiment, numb
 
 def _dataset(written: dict[str, Any]) -> Dataset:
     """The data that a site's own node.toml names."""
-    from facade.config import Experiment
     from facade.data.load import read
+    from facade.experiment.config import Experiment
 
     dataset = read(Experiment.of({"data": {"clusters": "1", "skew": "none"} | written}).data)
     for note in dataset.notes:

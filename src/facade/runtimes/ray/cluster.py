@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 
 import torch
 
-from facade.bell import Bell
-from facade.checkpoint import Checkpoint
-from facade.config import Experiment
 from facade.data.federation import Federation, Ids
 from facade.errors import ExperimentError, FacadeError
-from facade.machine import cpu
-from facade.records import versions
-from facade.result import Result
-from facade.runtimes.ray_connection import ClusterError, connected, ids, machines
-from facade.runtimes.ray_worker import Move, Part, Worker, packed
+from facade.experiment.config import Experiment
+from facade.experiment.setup import Setup
+from facade.learning.machine import cpu
+from facade.runs.checkpoint import Checkpoint
+from facade.runs.result import Result
+from facade.runs.run_directory import versions
+from facade.runs.state_files import Leaf, Stack
+from facade.runs.stop_signals import Bell
+from facade.runtimes.ray.connection import ClusterError, connected, ids, machines
+from facade.runtimes.ray.worker import Move, Part, Worker, packed
 from facade.runtimes.recorder import Final, Progress, Recorder, record
-from facade.setup import Setup
-from facade.stacks import Leaf, Stack
 
 ATTEMPTS = 3
 """How often a run may be thrown back to the same checkpoint before it is given up."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from facade.errors import ExperimentError, FacadeError, need
-from facade.machine import cores
+from facade.learning.machine import cores
 
 _SOCKET = "/facade-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.1"
 """The longest name that Ray gives a socket below the directory for temporary files."""

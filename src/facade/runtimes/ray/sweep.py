@@ -6,17 +6,17 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from facade.bell import Bell
-from facade.crew import Ended, Tell, spread
-from facade.runtimes import ray_cluster
-from facade.sweep import Job
-from facade.worker import Event, compute
+from facade.runs.stop_signals import Bell
+from facade.runtimes.ray import cluster
+from facade.sweep.jobs import Job
+from facade.sweep.process_pool import Ended, Tell, spread
+from facade.sweep.worker import Event, compute
 
 
 def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
     """Compute the runs on the cluster that is connected, `at_once` at a time. SIGINT and SIGTERM end it
-    as in `facade.crew`: every run under way writes a checkpoint first."""
-    run = functools.partial(ray_cluster.run_connected, shards=1, cpus=1, bell=bell)
+    as in `facade.sweep.process_pool`: every run under way writes a checkpoint first."""
+    run = functools.partial(cluster.run_connected, shards=1, cpus=1, bell=bell)
 
     def compute_one(job: Job, tell: Callable[[Event], None]) -> Event:
         return compute(job.experiment, job.path, tell, run)

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from facade import tree
-from facade.checkpoint import Start
-from facade.config import Experiment
+from facade.core import tree
+from facade.core.engine import Played, play
+from facade.core.messages import Edges, Inbox, Post, delivered
 from facade.data.federation import Federation, Ids, Labelled
-from facade.engine import Played, play
-from facade.machine import cpu
-from facade.messages import Edges, Inbox, Post, delivered
-from facade.records import differences, versions
-from facade.rows import Row
-from facade.runtimes.ray_connection import ClusterError
-from facade.setup import set_up
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
+from facade.learning.machine import cpu
+from facade.runs.checkpoint import Start
+from facade.runs.rows import Row
+from facade.runs.run_directory import differences, versions
+from facade.runtimes.ray.connection import ClusterError
 
 Arrays = dict[str, NDArray[Any]]
 Part = Literal["state", "models"]
