@@ -8,10 +8,10 @@ model, so that it finds its own direction before it follows the others. Run it w
 
 from dataclasses import dataclass
 
-from facade.algorithms.base import OneModel, Plain
+from facade.algorithms.one_model import ModelState, OneModel
 from facade.core import tree
-from facade.core.engine import Turn
 from facade.core.messages import Inbox, mean
+from facade.core.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class QuickMean(OneModel):
 
     patience: int = 5
 
-    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+    def mix(self, turn: Turn, state: ModelState, inbox: Inbox) -> ModelState:
         others = mean(inbox, inbox.pool["model"])
         if turn.round >= self.patience:
             return state._replace(model=others)

@@ -8,8 +8,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from facade.core.engine import Samples
-from facade.data.federation import Holdings, Labelled
+from facade.data.samples import Holdings, Labelled, Samples
 from facade.learning import models
 from facade.learning.learner import Inputs, Learner, Training
 from facade.learning.optimisers import SGD, Adam

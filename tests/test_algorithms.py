@@ -3,11 +3,11 @@ import pytest
 import torch
 
 from contract.checks import inbox_of, made, one_turn, ran, tiny, travelled
-from facade.algorithms.base import chosen, joined
+from facade.algorithms.core_and_heads import chosen, joined
 from facade.algorithms.dac import DAC
 from facade.core import tree
-from facade.core.engine import Samples
 from facade.core.messages import EVERYONE, Edges
+from facade.data.samples import Samples
 from facade.errors import ExperimentError
 from facade.experiment.setup import set_up
 

@@ -9,8 +9,9 @@ from contract.checks import made, one_turn, tiny, travelled
 from facade import ExperimentError, run
 from facade.algorithms.el import EL
 from facade.core import tree
-from facade.core.engine import Network, evaluate
+from facade.core.engine import evaluate
 from facade.core.messages import EVERYONE
+from facade.core.plan import Network
 from facade.learning.stopwatch import Stopwatch
 
 

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from contract.checks import distance, ran, tiny
 from facade.core import tree
-from facade.core.engine import Samples
-from facade.data.federation import Labelled
+from facade.data.samples import Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.experiment.setup import set_up
 from facade.learning.learner import Inputs

@@ -4,7 +4,7 @@ from torch import nn
 
 from facade.errors import ExperimentError
 from facade.learning.models import MODELS, factory
-from facade.learning.split_point import find_cut
+from facade.learning.split_point import find_split_point
 
 IMAGE = (3, 32, 32)
 
@@ -40,7 +40,7 @@ def test_every_model_is_a_core_and_a_head(name):
     if name == "softmax":
         return  # nothing to cut off: its core has no weights
     x = torch.rand(4, *IMAGE)
-    cut = find_cut(module.eval(), ("head",), x[:1])
+    cut = find_split_point(module.eval(), ("head",), x[:1])
     assert torch.equal(cut.head(module, cut.features(module, x)), module(x))
 
 

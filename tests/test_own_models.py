@@ -11,7 +11,7 @@ from torch.nn import functional
 from contract.checks import distance
 from facade.core import tree
 from facade.learning import models
-from facade.learning.split_point import find_cut
+from facade.learning.split_point import find_split_point
 from facade.learning.stacked import Stacked
 from learners import CLASSES, NODES, SHAPE, chain, deep, learner, plain_loss, samples
 
@@ -388,7 +388,7 @@ class Twice(nn.Module):
 @pytest.mark.parametrize("factory", [Sequence, Listed, Pair])
 def test_features_that_cannot_be_put_together_are_not_cut_out(factory):
     module = factory()
-    assert find_cut(module, ("head",), torch.zeros(2, *SHAPE)) is None
+    assert find_split_point(module, ("head",), torch.zeros(2, *SHAPE)) is None
     assert module.training
     made = learner(factory)
     params = made.init(1, 0, np.arange(NODES))

@@ -17,9 +17,11 @@ from facade.algorithms.seeding.farthest import CALM, NEVER, Calendar, listen, st
 from facade.cli import display
 from facade.cli.progress import RunProgress
 from facade.core import tree
-from facade.core.engine import Network, Turn, play, turn_of
+from facade.core.engine import play
 from facade.core.messages import EVERYONE, Deliveries, Edges, Inbox
+from facade.core.plan import Network
 from facade.core.topology import Regular, Ring, Star, diameter
+from facade.core.turn import Turn
 from facade.experiment.setup import planned, set_up
 from facade.runs.result import health_of_heads
 from facade.runtimes.local import deliver
@@ -255,7 +257,7 @@ def test_seeded_heads_begin_without_the_momentum_of_those_before():
     remembered = posts[-1].state.heads_memory
     assert any(leaf.abs().max() > 0 for slot in remembered.values() for leaf in slot.values())
     shard = setup.shards()[0]
-    turn = turn_of(shard, setup.plan, posts[-1].round)
+    turn = setup.plan.turn(shard, posts[-1].round)
     sown = setup.algorithm._sow(turn, posts[-1].state)
     assert all(leaf.abs().max() == 0 for slot in sown.heads_memory.values() for leaf in slot.values())
 

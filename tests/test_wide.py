@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from facade.cli.wide_tables import Column, print_wide
+from facade.cli.wide_tables import TextColumn, print_wide
 
-LABELS = [Column("algorithm", ["facade", "el"]), Column("lr", ["0.01", "0.05"])]
-COLUMNS = [Column(f"number\n{i}", [f"{i}{i}.{i}\n[{i}, {i}]", f"-{i}"]) for i in range(6)]
+LABELS = [TextColumn("algorithm", ["facade", "el"]), TextColumn("lr", ["0.01", "0.05"])]
+COLUMNS = [TextColumn(f"number\n{i}", [f"{i}{i}.{i}\n[{i}, {i}]", f"-{i}"]) for i in range(6)]
 
 
 def printed(width, labels=LABELS):
@@ -34,6 +34,6 @@ def test_parts_begin_with_the_labels():
 
 
 def test_labels_that_leave_no_room_are_numbered():
-    said = printed(60, [Column("algorithm", ["a" * 50, "b" * 50])])
+    said = printed(60, [TextColumn("algorithm", ["a" * 50, "b" * 50])])
     assert f"(1) algorithm {'a' * 50}\n(2) algorithm {'b' * 50}\n" in said
     assert "(1)    00.0" in said

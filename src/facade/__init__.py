@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from facade.algorithms.base import Algorithm
+    from facade.core.algorithm import Algorithm
     from facade.core.topology import Topology
     from facade.data.federation import Federation
     from facade.errors import DivergedError, ExperimentError, FacadeError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from facade.runtimes.run import run
 
 _HOMES = {
-    "Algorithm": "facade.algorithms.base",
+    "Algorithm": "facade.core.algorithm",
     "Experiment": "facade.experiment.config",
     "ExperimentError": "facade.errors",
     "FacadeError": "facade.errors",

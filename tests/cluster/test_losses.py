@@ -12,7 +12,7 @@ from cluster.conftest import tiny
 from facade.algorithms.el import EL
 from facade.errors import StoppedError
 from facade.runs.run_directory import versions
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray import cluster, sweep
 from facade.runtimes.ray.connection import ClusterError
 from facade.runtimes.recorder import Quiet
@@ -95,7 +95,7 @@ def test_a_cluster_without_cpus_is_refused_before_anything_is_written(stand_in, 
 def test_a_sweep_on_a_cluster_says_where_an_algorithm_of_ones_own_failed(stand_in, tmp_path):
     experiment = tiny("algorithm.name=cluster.test_losses:Mistaken")
     jobs = [Job(experiment.with_(f"seed={seed}"), tmp_path / f"{seed}", ()) for seed in (1, 2)]
-    ended = list(sweep.compute_all(jobs, 2, lambda job, event: None, Bell()))
+    ended = list(sweep.compute_all(jobs, 2, lambda job, event: None, StopSignals()))
     for end in ended:
         noted = tmp_path / f"{end.job.path.name}-failure.txt"
         assert (end.ended, end.reason) == ("failed", f"KeyError: 'weights'; {noted} says where")

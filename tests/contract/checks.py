@@ -25,12 +25,13 @@ from torch import Tensor
 
 from experiments import digits
 from facade.core import tree
-from facade.core.engine import Shard, Turn, play
+from facade.core.engine import play
 from facade.core.messages import EVERYONE, Edges, Inbox, Post
+from facade.core.turn import Shard, Turn
 from facade.data.federation import Federation
 from facade.data.load import load
+from facade.data.section import DataSection
 from facade.experiment.config import Experiment
-from facade.experiment.sections import Data
 from facade.experiment.setup import Setup, set_up
 from facade.runs.result import Result
 from facade.runs.run_directory import in_order
@@ -50,7 +51,7 @@ def _federation(experiment: Experiment) -> Federation:
 
 @functools.cache
 def _loaded(data: str, seed: int) -> Federation:
-    whole = load(Data.model_validate_json(data), seed)
+    whole = load(DataSection.model_validate_json(data), seed)
     return dataclasses.replace(whole, tests=[test[::8] for test in whole.tests])
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from facade.algorithms.base import OneModel, Plain
+from facade.algorithms.one_model import ModelState, OneModel
 from facade.core import tree
-from facade.core.engine import Turn
 from facade.core.messages import Inbox, mean
+from facade.core.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Reluctant(OneModel):
 
     pace: float = 0.5
 
-    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+    def mix(self, turn: Turn, state: ModelState, inbox: Inbox) -> ModelState:
         target: Any = mean(inbox, inbox.pool["model"])
         return state._replace(model=tree.map(lambda own, goal: own + self.pace * (goal - own), state.model, target))
 

@@ -8,14 +8,14 @@ import numpy as np
 from PIL import Image
 
 from facade.data import cifar
-from facade.experiment.sections import Data
+from facade.data.section import DataSection
 
 RECORDS = 20
 """Images per CIFAR file here; tests set cifar.RECORDS to it."""
 
 
 def data(root, source, **fields):
-    return Data(**({"source": source, "clusters": "2:2", "root": str(root), "skew": "none"} | fields))
+    return DataSection(**({"source": source, "clusters": "2:2", "root": str(root), "skew": "none"} | fields))
 
 
 def cifar_arrays(number):

@@ -5,8 +5,8 @@ import torch
 from facade import Experiment, Federation, run
 from facade.data.errors import DataError
 from facade.data.load import load
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-from facade.experiment.sections import Data
 
 
 def images(count, side=4, channels=()):
@@ -93,7 +93,7 @@ def test_a_part_of_a_test_set_is_evenly_spaced():
 
 
 def test_images_are_held_once():
-    data = Data(source="digits", clusters="3:1")
+    data = DataSection(source="digits", clusters="3:1")
     made, plain = load(data, seed=1), load(data.model_copy(update={"skew": "none"}), seed=1)
     assert len(made.training.samples) == len(plain.training.samples)
     assert made.training.only(np.array([3])).samples.x.data_ptr() == made.training.samples.x.data_ptr()

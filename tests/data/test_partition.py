@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from facade.data.partition import PARTITIONS, Pool, held_out
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-from facade.experiment.sections import Data
 
 LABELS = np.repeat(np.arange(10), 100)[np.random.default_rng(1).permutation(1000)]
 
 
 def rows_of(name, nodes=8, seed=1, labels=LABELS, owner=None, **settings):
-    data = Data(source="given", clusters=str(nodes), partition=name, **settings)
+    data = DataSection(source="given", clusters=str(nodes), partition=name, **settings)
     return PARTITIONS[name](Pool(labels, nodes, seed, data, owner))
 
 

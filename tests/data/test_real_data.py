@@ -12,7 +12,7 @@ import torch
 from facade import Experiment, run
 from facade.data import decoded
 from facade.data.load import load
-from facade.experiment.sections import Data
+from facade.data.section import DataSection
 from surroundings import EXPERIMENTS
 
 ROOT = Path(os.environ.get("FACADE_DATA", "data"))
@@ -29,7 +29,7 @@ mammals = needs("tiny-imagenet-mammals")
 
 
 def federation(source, clusters, **fields):
-    return load(Data(**({"source": source, "clusters": clusters, "root": str(ROOT)} | fields)), seed=1)
+    return load(DataSection(**({"source": source, "clusters": clusters, "root": str(ROOT)} | fields)), seed=1)
 
 
 def sizes(made):
@@ -59,10 +59,10 @@ def test_cifar10_labels_divide_vehicles_and_animals():
 @cifar
 def test_cifar10_is_held_once_in_memory():
     program = (
-        "import resource, sys; from facade.experiment.sections import Data; from facade.data.load import load\n"
-        "load(Data(source='digits', clusters='2:2'), 1)\n"
+        "import resource, sys; from facade.experiment.sections import DataSection; from facade.data.load import load\n"
+        "load(DataSection(source='digits', clusters='2:2'), 1)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "load(Data(source='cifar10', clusters='30:2', root=sys.argv[1]), 1)\n"
+        "load(DataSection(source='cifar10', clusters='30:2', root=sys.argv[1]), 1)\n"
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(ROOT)], capture_output=True, text=True, check=True)

@@ -5,9 +5,10 @@ from PIL import Image, ImageEnhance, ImageFilter
 
 from facade.data import load, skews
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Federation, Labelled
+from facade.data.federation import Federation
+from facade.data.samples import Dataset, Labelled
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-from facade.experiment.sections import Data
 
 PICTURES = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (6, 3, 16, 16), np.uint8))
 ROWS = np.arange(len(PICTURES))
@@ -266,26 +267,26 @@ def sources_of(train, test=None):
 def test_what_a_users_own_source_returns_is_looked_at(source, sentence, monkeypatch):
     monkeypatch.setattr("data.test_skews.own_source", source)
     with pytest.raises(DataError, match=sentence):
-        load.load(Data(source="data.test_skews:own_source", clusters="2:2"), seed=1)
+        load.load(DataSection(source="data.test_skews:own_source", clusters="2:2"), seed=1)
 
 
 def test_images_that_are_not_bytes_cannot_be_changed(monkeypatch):
     floats = [Labelled(PICTURES.float(), torch.arange(6) % 2)] * 2
     monkeypatch.setattr("data.test_skews.own_source", sources_of(*floats))
     with pytest.raises(ExperimentError, match=r"skew 'blur' changes images of bytes, but .* gives torch.float32"):
-        load.load(Data(source="data.test_skews:own_source", clusters="2:2", skew="blur"), seed=1)
-    assert load.load(Data(source="data.test_skews:own_source", clusters="3", skew="none"), seed=1).n == 3
+        load.load(DataSection(source="data.test_skews:own_source", clusters="2:2", skew="blur"), seed=1)
+    assert load.load(DataSection(source="data.test_skews:own_source", clusters="3", skew="none"), seed=1).n == 3
 
 
 def test_a_users_own_source_keeps_its_images():
     before = KEPT.train.x.clone()
-    made = load.load(Data(source="data.test_skews:own_source", clusters="2:2", skew="rotate"), seed=1)
+    made = load.load(DataSection(source="data.test_skews:own_source", clusters="2:2", skew="rotate"), seed=1)
     assert made.n == 4
     assert torch.equal(KEPT.train.x, before)
     with pytest.raises(ExperimentError, match="returned View; expected a facade Dataset"):
-        load.load(Data(source="data.test_skews:not_a_source", clusters="2:2"), seed=1)
+        load.load(DataSection(source="data.test_skews:not_a_source", clusters="2:2"), seed=1)
     with pytest.raises(ExperimentError, match="is not a function"):
-        load.load(Data(source="data.test_skews:PICTURES_SHAPE", clusters="2:2"), seed=1)
+        load.load(DataSection(source="data.test_skews:PICTURES_SHAPE", clusters="2:2"), seed=1)
 
 
 PICTURES_SHAPE = tuple(PICTURES.shape)

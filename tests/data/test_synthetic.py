@@ -5,14 +5,14 @@ import torch
 from facade import Experiment, run
 from facade.data.errors import DataError
 from facade.data.load import load
+from facade.data.section import DataSection
 from facade.data.synthetic import convexity, gaussian_rows, optimum
-from facade.experiment.sections import Data
 
 L2 = 0.05
 
 
 def federation(clusters="3:2", **fields):
-    return load(Data(source="synthetic", clusters=clusters, skew="none", partition="natural", **fields), seed=1)
+    return load(DataSection(source="synthetic", clusters=clusters, skew="none", partition="natural", **fields), seed=1)
 
 
 def cluster_rows(made, cluster):

@@ -9,9 +9,9 @@ from facade.algorithms import ALGORITHMS
 from facade.peers.doctor import Finding, _dates, _exchange, examine
 from facade.peers.local_network import founded
 from facade.peers.node.node import Node
-from facade.peers.node.site_epoch import Scene
+from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.protocol.headers import Kind, Request, Status
-from facade.peers.protocol.link_speed import Line
+from facade.peers.protocol.link_speed import LinkSpeed
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.site import Site
@@ -46,10 +46,10 @@ def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp_path):
     experiment = tiny('data.clusters="3:1"', "topology.degree=2", f"algorithm.name={algorithm}")
-    lines = {"n1": Line(0.01, 1e3), "n2": Line(0.02, 1e9), "n3": Line(900.0, 1e9)}
+    lines = {"n1": LinkSpeed(0.01, 1e3), "n2": LinkSpeed(0.02, 1e9), "n3": LinkSpeed(900.0, 1e9)}
     with founded(experiment, tmp_path, "patient", QUICK) as made:
         site = Site.load(made.homes[0])
-        findings = list(_exchange(Scene.of(site, site.membership()), lines))
+        findings = list(_exchange(SiteEpoch.of(site, site.membership()), lines))
     if algorithm == "local":
         assert not findings
         return
@@ -64,10 +64,10 @@ def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp
 
 @pytest.mark.parametrize(("policy", "trip", "said"), [("brisk", 8.0, 1), ("brisk", 4.0, 0), ("patient", 8.0, 0)])
 def test_a_line_on_which_a_message_takes_longer_than_brisk_waits_is_named(policy, trip, said, tmp_path):
-    lines = {"n1": Line(0.01, 1e9), "n2": Line(trip, 1e9)}
+    lines = {"n1": LinkSpeed(0.01, 1e9), "n2": LinkSpeed(trip, 1e9)}
     with founded(tiny('data.clusters="3:1"', "topology.degree=2"), tmp_path, policy, QUICK) as made:
         site = Site.load(made.homes[0])
-        findings = list(_exchange(Scene.of(site, site.membership()), lines))
+        findings = list(_exchange(SiteEpoch.of(site, site.membership()), lines))
     assert all(finding.kind != "problem" for finding in findings)
     notes = [finding.says for finding in findings[1:]]
     assert len(notes) == said

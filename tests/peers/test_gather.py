@@ -12,12 +12,12 @@ import torch
 from facade.peers.node import pulling as pulling
 from facade.peers.node.journal import Journal, Metrics, lines
 from facade.peers.node.ledger import Ledger
-from facade.peers.node.pulling import Ask, BehindError, Gatherer, ShutOutError
+from facade.peers.node.pulling import BehindError, Demand, Puller, ShutOutError
 from facade.peers.node.waiting import Brisk, Patient
 from facade.peers.protocol.headers import Reply, Status
 from facade.peers.protocol.refusals import Reason
 from facade.peers.protocol.rpc import UnreachableError
-from facade.peers.protocol.wire import Form, Origin, pack
+from facade.peers.protocol.wire import MessageForm, Origin, pack
 from facade.peers.trust.membership import Limits
 from peers.makers import federation
 
@@ -120,8 +120,8 @@ def gathering(tmp_path):
 
     def made(policy, refuse=lambda message: None, watch=lambda _: None, digests=None, **does):
         digests = {} if digests is None else digests
-        gatherer = Gatherer(Peers(membership, **does), Ledger(), journal, Metrics(0), digests, watch)
-        ask = Ask(3, [membership.number(id) for id in does], Form(MESSAGE), refuse, 10, policy)
+        gatherer = Puller(Peers(membership, **does), Ledger(), journal, Metrics(0), digests, watch)
+        ask = Demand(3, [membership.number(id) for id in does], MessageForm(MESSAGE), refuse, 10, policy)
         return gatherer, lambda: gatherer.gather(membership, 0, ask)
 
     yield made
@@ -143,7 +143,7 @@ def test_one_neighbour_alone_does_not_shut_a_site_out(gathering):
 def test_what_was_heard_is_counted(gathering):
     gatherer, gather = gathering(Patient(LIMITS), b="serves", c="serves")
     gather()
-    size = Form(MESSAGE).size
+    size = MessageForm(MESSAGE).size
     entries = [gatherer._ledger.of(id) for id in "bc"]
     assert [(entry.heard, entry.bytes, entry.missed) for entry in entries] == [(1, size, 0)] * 2
     assert (gatherer._metrics.heard._value.get(), gatherer._metrics.bytes._value.get()) == (2, 2 * size)

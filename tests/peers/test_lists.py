@@ -13,10 +13,10 @@ import torch
 from facade.core import tree
 from facade.errors import ExperimentError
 from facade.peers.local_network import founded
-from facade.peers.node.followed_lists import Lists
+from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, lines
-from facade.peers.node.outgoing import Saved
-from facade.peers.node.site_epoch import Scene
+from facade.peers.node.outgoing import SiteCheckpoint
+from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Change, Epochs, Membership, changed, load
 from facade.peers.trust.site import Site, set_up
@@ -34,7 +34,7 @@ def journal(tmp_path):
 @pytest.mark.parametrize(("algorithm", "everybody"), [("el", False), ("dac", True)])
 def test_a_message_is_for_the_neighbours_of_its_round(algorithm, everybody, tmp_path):
     with founded(tiny(f"algorithm.name={algorithm}"), tmp_path, "patient", QUICK) as made:
-        lists = Lists(Site.load(made.homes[0]))
+        lists = FollowedLists(Site.load(made.homes[0]))
     graph, others = lists.scene(1).plan.graph(1), set(range(1, 8))
     hear = others if everybody else set(graph.receiver[graph.sender == 0].tolist())
     assert everybody or hear < others
@@ -82,7 +82,7 @@ def test_a_list_must_name_this_very_site(tmp_path):
         listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
         (made.home("a") / "membership.json").write_text(listed.sign([made.admin]))
         site = Site.load(made.home("a"))
-        for read in (site.membership, lambda site=site: Lists(site)):
+        for read in (site.membership, lambda site=site: FollowedLists(site)):
             with pytest.raises(ExperimentError, match=r"does not list this site \('a'\) with its certificate"):
                 read()
 
@@ -113,7 +113,7 @@ def test_a_new_certificate_is_good_as_soon_as_it_is_listed_and_the_old_one_until
 def test_a_site_whose_certificate_the_list_has_no_more_is_told_to_finish_the_rotation(tmp_path, journal):
     made = federation(tmp_path)
     site = Site.load(made.home("b"))
-    lists = Lists(site)
+    lists = FollowedLists(site)
     second = rotated(made, "b", 5)[1]
     for epoch in (second, changed(second, Change(), 9)):
         (site.home / "membership.json").write_text(epoch.sign([made.admin]))
@@ -125,7 +125,7 @@ def test_a_site_whose_certificate_the_list_has_no_more_is_told_to_finish_the_rot
 def test_a_list_that_cannot_be_used_is_named_once_and_the_node_goes_on(tmp_path, journal):
     made = federation(tmp_path, "abcd")
     site = Site.load(made.home("a"))
-    lists = Lists(site)
+    lists = FollowedLists(site)
     path = site.home / "membership.json"
     second = changed(made.membership, Change(remove=["d"]), 7).sign([made.admin])
     for content in (second[:500], second[:500], None, second.replace("127.0.0.1", "10.0.0.1")):
@@ -137,7 +137,7 @@ def test_a_list_that_cannot_be_used_is_named_once_and_the_node_goes_on(tmp_path,
     path.write_text(second)
     lists.look(journal)
     assert [membership.n for membership in lists.epochs.known] == [4, 3]
-    assert [membership.n for membership in Lists(site).epochs.known] == [4, 3]
+    assert [membership.n for membership in FollowedLists(site).epochs.known] == [4, 3]
 
 
 def unusable(made, **parts):
@@ -163,14 +163,14 @@ def unusable(made, **parts):
 def test_a_signed_list_that_cannot_be_played_by_is_refused_and_not_kept(parts, says, tmp_path, journal):
     made = federation(tmp_path)
     site = Site.load(made.home("a"))
-    lists = Lists(site)
+    lists = FollowedLists(site)
     (site.home / "membership.json").write_text(unusable(made, **parts))
     for _ in range(2):
         lists.look(journal)
     refused = [event["says"] for event in lines(tmp_path / "log.jsonl")]
     assert (len(refused), says in refused[0]) == (1, True)
     assert [path.name for path in (site.run / "epochs").iterdir()] == ["1.json"]
-    again = Lists(site)
+    again = FollowedLists(site)
     again.look(journal)
     assert again.epochs.known == [made.membership]
     (site.home / "membership.json").write_text(changed(made.membership, Change(), 7).sign([made.admin]))
@@ -183,7 +183,7 @@ def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journ
     node = made.home("a") / "node.toml"
     node.write_text(node.read_text().replace("allow = []", 'allow = ["peers.makers:Unmakeable"]'))
     site = Site.load(made.home("a"))
-    lists = Lists(site)
+    lists = FollowedLists(site)
     (site.home / "membership.json").write_text(unusable(made, model={"name": "peers.makers:Unmakeable"}))
     lists.look(journal)
     assert "the model cannot be made: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
@@ -196,7 +196,7 @@ def three_epochs(tmp_path, journal):
     experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=20")
     with founded(experiment, tmp_path / "net", "patient", QUICK) as made:
         site = Site.load(made.homes[1])
-        lists = Lists(site)
+        lists = FollowedLists(site)
         listed = site.membership()
         for first_round in (7, 9):
             listed = changed(listed, Change(), first_round)
@@ -227,7 +227,7 @@ def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbour
     site, lists = three_epochs
     others = [0, 2, 3]
     hear = {round: [caller for caller in others if lists.scene(round).entitled(round, caller)] for round in (6, 7, 8)}
-    again = Lists(site)
+    again = FollowedLists(site)
     assert [membership.epoch for membership in again.epochs.known] == [1, 2, 3]
     assert not any(again.entitled(round, caller) for round in hear for caller in others)
     again.recall(range(6, 9))
@@ -244,12 +244,12 @@ def test_what_dac_remembers_of_members_begins_anew_where_their_number_changes(tm
     for n, experiment in zip((3, 4), experiments, strict=True):
         with founded(experiment, tmp_path / str(n), "patient", QUICK) as made:
             site = Site.load(made.homes[0])
-            scenes.append(Scene.of(site, site.membership()))
+            scenes.append(SiteEpoch.of(site, site.membership()))
     _, fresh = scenes[0].start(None)
     played = fresh._replace(
         model=tree.map(lambda leaf: leaf + 1, fresh.model), measured=torch.ones(1, 3), told=torch.ones(1, 3)
     )
-    saved = Saved(5, 1, tree.flatten(played), {}, 0)
+    saved = SiteCheckpoint(5, 1, tree.flatten(played), {}, 0)
     assert torch.equal(scenes[0].start(saved)[1].measured, played.measured)
     round, state = scenes[1].start(saved)
     assert (round, state.measured.tolist(), state.told.tolist()) == (5, [[0.0] * 4], [[0.0] * 4])
@@ -280,7 +280,7 @@ def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):
     contents = iter([good, b"half cop"])
     whole = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda self: next(contents) if self == path else whole(self))
-    Lists(site)
+    FollowedLists(site)
     assert (site.run / "epochs" / "1.json").read_bytes() == good
 
 

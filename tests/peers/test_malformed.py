@@ -14,12 +14,11 @@ import torch
 
 from facade.algorithms import ALGORITHMS
 from facade.core import tree
-from facade.core.engine import turn_of
 from facade.experiment.setup import set_up
-from facade.peers.node.pulling import Ask, Gatherer, _Pull, take
+from facade.peers.node.pulling import Demand, Puller, _Pull, take
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
-from facade.peers.protocol.wire import Form, Origin, pack
+from facade.peers.protocol.wire import MessageForm, Origin, pack
 from peers.makers import federation, gate, tiny
 
 MANY = 10_000
@@ -72,13 +71,13 @@ def little_memory():
 
 
 def gatherer():
-    return Gatherer(None, None, None, None, {}, None)
+    return Puller(None, None, None, None, {}, None)
 
 
 def test_mutated_payloads_are_all_refused_for_a_reason():
     content = pack(ORIGIN, message())
     digest = hashlib.sha256(content).digest()
-    ask, hearer = Ask(7, [1], Form(message()), refuse, 10, None), gatherer()
+    ask, hearer = Demand(7, [1], MessageForm(message()), refuse, 10, None), gatherer()
     random, reasons = np.random.default_rng(1), Counter()
     with little_memory():
         for _ in range(MANY):
@@ -94,7 +93,7 @@ def test_mutated_payloads_are_all_refused_for_a_reason():
 
 def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their_form():
     content, random = pack(ORIGIN, message()), np.random.default_rng(2)
-    form, outcomes = Form(message()), Counter()
+    form, outcomes = MessageForm(message()), Counter()
     with little_memory():
         for _ in range(MANY):
             changed = mutated(content, random)
@@ -129,7 +128,7 @@ def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their
 )
 def test_each_consistent_mistake_has_its_own_reason(sent, reason):
     content = sent()
-    ask = Ask(7, [1], Form(message()), refuse, 10, None)
+    ask = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     if reason is None:
         gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
         return
@@ -145,17 +144,17 @@ def test_every_entry_is_limited_whatever_it_is_called(own):
     large = pack(ORIGIN, tree.map(lambda leaf: leaf * 100, own))
     digest = hashlib.sha256(large).digest()
     with pytest.raises(RefusedError) as refused:
-        Form(own).unpack(large, digest, ORIGIN)
+        MessageForm(own).unpack(large, digest, ORIGIN)
     assert refused.value.reason == Reason.TOO_LARGE
     if isinstance(own, dict):
-        assert Form(own, frozenset(own)).unpack(large, digest, ORIGIN)
+        assert MessageForm(own, frozenset(own)).unpack(large, digest, ORIGIN)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
     setup = set_up(tiny(f"algorithm.name={algorithm}"))
     shard = setup.shard(np.arange(1))
-    turn = turn_of(shard, setup.plan, 0)
+    turn = setup.plan.turn(shard, 0)
     for fields in ({}, {"seeding": "farthest"}) if algorithm in ("facade", "ifca") else ({},):
         made = dataclasses.replace(setup.algorithm, **fields)
         entries = made.message(turn, made.init(shard))
@@ -164,7 +163,7 @@ def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
-    hearer, ask = gatherer(), Ask(7, [1], Form(message()), refuse, 10, None)
+    hearer, ask = gatherer(), Demand(7, [1], MessageForm(message()), refuse, 10, None)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
     hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
     with pytest.raises(RefusedError) as refused:
@@ -235,6 +234,6 @@ def test_mutated_requests_of_a_member_are_refused_or_honest(tmp_path):
 def test_a_message_survives_the_wire_to_the_bit():
     sent = message()
     content = pack(ORIGIN, sent)
-    received = Form(sent).unpack(content, hashlib.sha256(content).digest(), ORIGIN)
+    received = MessageForm(sent).unpack(content, hashlib.sha256(content).digest(), ORIGIN)
     assert torch.equal(received["core"]["a"], sent["core"]["a"])
     assert pack(ORIGIN, {})  # an algorithm that sends nothing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from facade.cli.site_lines import News
+from facade.cli.site_lines import SiteLines
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ from facade.cli.site_lines import News
 )
 def test_events_that_concern_an_operator_are_sentences(event, line):
     said = []
-    News(said.append, rounds=9).event(event)
+    SiteLines(said.append, rounds=9).event(event)
     assert said == ([line] if line else [])
 
 
 def test_rounds_and_evaluations_are_lines():
     said = []
-    news = News(said.append)
+    news = SiteLines(said.append)
     news.event({"event": "started", "round": 0, "rounds": 20})
     counts = [[3, 1], [0, 4]]
     news.rows([{"kind": "round", "round": 20, "bytes": 12345}])

@@ -16,7 +16,7 @@ from facade.errors import ExperimentError, RunDirectoryError, StorageError
 from facade.peers.after.outcome import write_site
 from facade.peers.after.report import across
 from facade.peers.local_network import founded
-from facade.peers.node.followed_lists import Lists
+from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, Metrics, lines
 from facade.peers.node.node import Node, run
 from facade.peers.node.outgoing import DivergedReplayError, Outgoing
@@ -143,7 +143,7 @@ def test_a_list_that_was_changed_or_signed_by_another_is_refused(tmp_path):
 def test_a_list_with_a_number_that_is_none_is_refused(place, key, value, tmp_path):
     made = federation(tmp_path)
     path = made.home("a") / "membership.json"
-    lists, journal = Lists(Site.load(made.home("a"))), Journal(tmp_path / "log.jsonl")
+    lists, journal = FollowedLists(Site.load(made.home("a"))), Journal(tmp_path / "log.jsonl")
     written = json.loads(path.read_text())
     written["membership"][place][key] = value
     path.write_text(json.dumps(written))

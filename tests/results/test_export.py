@@ -18,8 +18,8 @@ from facade.errors import ExperimentError, FacadeError, RunDirectoryError, Stora
 from facade.experiment.setup import set_up
 from facade.export import portable
 from facade.export.package import export
-from facade.export.portable import Deployed, Form, written_out
-from facade.export.recommend import Fit, Offer, lead
+from facade.export.portable import Deployed, WrittenForm, written_out
+from facade.export.recommend import OfferedModel, Recommendation, lead
 from facade.learning.learner import Inputs
 from facade.runs import history
 from results.conftest import tiny
@@ -61,7 +61,7 @@ def runs(tmp_path_factory):
 @pytest.fixture
 def without_onnx(monkeypatch):
     """The ONNX exporter takes seconds; one test of it is enough."""
-    monkeypatch.setattr(portable, "onnx", lambda model: Form(None, "not wanted here"))
+    monkeypatch.setattr(portable, "onnx", lambda model: WrittenForm(None, "not wanted here"))
 
 
 def test_an_exported_model_predicts_as_in_the_run_where_facade_is_not_installed(runs, tmp_path, without_onnx):
@@ -337,16 +337,16 @@ def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call
 
 @pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
 def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
-    fits = [Fit(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
-    monkeypatch.setattr("facade.export.recommend.offer", lambda run, data: Offer(fits, []))
+    fits = [OfferedModel(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, []))
     verdict = command("choose", "run", "--data", "npz").out.splitlines()[-1]
     assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
     assert not lead(*fits).clear
 
 
 def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
-    fits = [Fit(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
-    monkeypatch.setattr("facade.export.recommend.offer", lambda run, data: Offer(fits, [2]))
+    fits = [OfferedModel(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [2]))
     ended = command("choose", "run", "--data", "npz", "--json")
     assert "Head 0 fits best" in ended.err
     found = json.loads(ended.out)
@@ -355,7 +355,7 @@ def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
 
 
 def test_the_lead_of_a_model_has_a_student_interval():
-    best, second = (Fit(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    best, second = (OfferedModel(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
     by, reach, samples = lead(best, second)
     assert (by, samples) == (3.0, 5)
     assert reach == pytest.approx(2.776 * np.sqrt(2.5) / np.sqrt(5), rel=1e-3)

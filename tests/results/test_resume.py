@@ -24,7 +24,7 @@ from facade.files import store
 from facade.runs.checkpoint import Checkpoints
 from facade.runs.history import load_all
 from facade.runs.run_directory import RunDirectory, environments
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet
 from results.conftest import tiny
@@ -224,10 +224,13 @@ def test_resuming_on_data_that_are_divided_or_scaled_otherwise_is_refused(tmp_pa
         load_all([tmp_path / "run", tmp_path / "another"])
 
 
-def test_a_bell_stops_also_a_run_that_is_written_nowhere():
-    bell = Bell()
-    with bell.listening(), pytest.raises(StoppedError, match=r"stopped .*; without a run directory nothing is kept"):
-        run_here(tiny(), None, bell=bell, progress=stop_at(2))
+def test_a_stop_signal_ends_also_a_run_that_is_written_nowhere():
+    stop_signals = StopSignals()
+    with (
+        stop_signals.listening(),
+        pytest.raises(StoppedError, match=r"; without a run directory nothing is kept"),
+    ):
+        run_here(tiny(), None, stop_signals=stop_signals, progress=stop_at(2))
 
 
 @dataclass(frozen=True)

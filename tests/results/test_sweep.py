@@ -15,7 +15,7 @@ from facade.cli import progress
 from facade.cli.progress import SweepProgress
 from facade.cli.sweep import parse_seeds
 from facade.runs.history import load
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.sweep import estimate, process_pool, worker
 from facade.sweep.jobs import Candidate, Job, points, split_values, write_selection
 from results.conftest import tiny
@@ -245,14 +245,14 @@ def jobs_of(path, *settings, count=2):
 
 
 def ends(jobs, tell=lambda job, event: None):
-    return list(process_pool.compute_all(jobs, 2, tell, Bell()))
+    return list(process_pool.compute_all(jobs, 2, tell, StopSignals()))
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path, at_once):
     told = []
     jobs = jobs_of(tmp_path, "training.rounds=4", "evaluation.every=2", count=1)
-    (end,) = process_pool.compute_all(jobs, at_once, lambda job, event: told.append(event), Bell())
+    (end,) = process_pool.compute_all(jobs, at_once, lambda job, event: told.append(event), StopSignals())
     assert end.ended == "finished"
     run = load(jobs[0].path)
     assert [(event["done"], event["accuracies"]) for event in told if "accuracies" in event] == [
@@ -316,7 +316,7 @@ def test_code_that_leaves_the_process_fails_its_run_and_nobody_waits_for_ever(tm
         raise SystemExit(3)
 
     jobs = jobs_of(tmp_path)
-    ended = list(process_pool.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, Bell()))
+    ended = list(process_pool.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, StopSignals()))
     assert [(end.job, end.ended, end.reason) for end in ended] == [(job, "failed", "SystemExit: 3") for job in jobs]
 
 

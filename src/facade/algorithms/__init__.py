@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from facade.algorithms.base import Algorithm
 from facade.algorithms.dac import DAC
 from facade.algorithms.deprl import DePRL
 from facade.algorithms.dpsgd import DPSGD
 from facade.algorithms.el import EL
-from facade.algorithms.facade import Facade
 from facade.algorithms.local import Local
+from facade.algorithms.seeded_facade import SeededFacade
+from facade.core.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedAlgorithm:
     """A row of the table: the class and what its name implies elsewhere in an experiment."""
 
     algorithm: type[Algorithm[Any]]
@@ -29,15 +29,15 @@ class Entry:
         return self.summary or (self.algorithm.__doc__ or "").splitlines()[0]
 
 
-ALGORITHMS: dict[str, Entry] = {
-    "facade": Entry(Facade),
-    "el": Entry(EL),
-    "dpsgd": Entry(DPSGD),
-    "dac": Entry(DAC),
-    "deprl": Entry(DePRL),
-    "local": Entry(Local),
-    "ifca": Entry(
-        Facade,
+ALGORITHMS: dict[str, NamedAlgorithm] = {
+    "facade": NamedAlgorithm(SeededFacade),
+    "el": NamedAlgorithm(EL),
+    "dpsgd": NamedAlgorithm(DPSGD),
+    "dac": NamedAlgorithm(DAC),
+    "deprl": NamedAlgorithm(DePRL),
+    "local": NamedAlgorithm(Local),
+    "ifca": NamedAlgorithm(
+        SeededFacade,
         {"algorithm": {"split": "all", "seeding": "none"}, "topology": {"name": "complete", "fresh": False}},
         "FACADE with nothing shared but heads, on the complete graph: IFCA without a server.",
     ),

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from facade.algorithms.base import Algorithm
 from facade.core import seeds
-from facade.core.engine import Plan, Shard, Turn
+from facade.core.algorithm import Algorithm
 from facade.core.messages import Deliveries, Edges, Inbox, mean, waves
+from facade.core.plan import Plan
 from facade.core.tree import Params
+from facade.core.turn import Shard, Turn
 from facade.errors import ExperimentError
 from facade.learning.optimisers import Memory
 
@@ -28,7 +30,7 @@ LEAST_LOSS, MOST_LOSS = 1e-6, 1e6
 """Between these, losses make similarities; what is no number, of a model that somebody broke, counts as the most."""
 
 
-class State(NamedTuple):
+class DacState(NamedTuple):
     """Per node: a model and how similar it holds every other node to be."""
 
     model: Params
@@ -44,11 +46,13 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DAC(Algorithm[State]):
+class DAC(Algorithm[DacState]):
     """Decentralized adaptive clustering: draw peers in proportion to their models' similarity."""
 
     audience = "members"
-    no_weights = frozenset({"scores"})
+    entries_without_weights = frozenset({"scores"})
+    member_axes = MappingProxyType({"measured": 1, "told": 1, "bridge": 1})
+    member_numbers = frozenset({"bridge"})
     all_reduce: bool = False
     """Off: one consensus model would undo what DAC does."""
     a: float = 30.0
@@ -66,19 +70,19 @@ class DAC(Algorithm[State]):
         """How sharply a round prefers similar peers: 1 at first, 1 + a in the limit."""
         return 2 * self.a / (1 + math.exp(-self.b * round)) - self.a + 1
 
-    def init(self, shard: Shard) -> State:
+    def init(self, shard: Shard) -> DacState:
         model = shard.learner.init(shard.seed, 0, shard.nodes)
         unmet = torch.zeros(len(shard.nodes), shard.n)
-        return State(model, shard.learner.memory(model), shard.zeros(), unmet, unmet, unmet.long() - 1)
+        return DacState(model, shard.learner.memory(model), shard.zeros(), unmet, unmet, unmet.long() - 1)
 
-    def local(self, turn: Turn, state: State) -> State:
+    def local(self, turn: Turn, state: DacState) -> DacState:
         fitted = turn.learner.fit(state.model, state.memory, turn.samples("train"))
         return state._replace(model=fitted.params, memory=fitted.memory, loss=fitted.loss)
 
-    def message(self, turn: Turn, state: State) -> Any:
+    def message(self, turn: Turn, state: DacState) -> Any:
         return {"model": state.model} | ({"scores": state.measured} if self.two_hop else {})
 
-    def wanted(self, turn: Turn, state: State) -> Edges:
+    def wanted(self, turn: Turn, state: DacState) -> Edges:
         """As many peers as the graph has edges into a node, drawn without replacement from
         softmax(tau * similarity): the largest of similarity * tau + Gumbel noise."""
         shard = turn.shard
@@ -93,7 +97,7 @@ class DAC(Algorithm[State]):
         order = torch.argsort(row * shard.n + sender)
         return Edges(row[order], sender[order])
 
-    def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
+    def mix(self, turn: Turn, state: DacState, inbox: Inbox) -> DacState:
         assert isinstance(inbox.deliveries, Deliveries), "as wanted() asked"
         receiver, message = inbox.deliveries
         losses = turn.learner.compare(inbox.pool["model"], receiver, message, turn.samples("compare"))
@@ -103,10 +107,10 @@ class DAC(Algorithm[State]):
         state = state._replace(model=mean(inbox, inbox.pool["model"]), measured=measured)
         return self._listen(state, inbox, inbox.deliveries) if self.two_hop else state
 
-    def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
+    def finish(self, turn: Turn, state: DacState, inbox: Inbox) -> DacState:
         return state._replace(model=mean(inbox, inbox.pool["model"]))
 
-    def _listen(self, state: State, inbox: Inbox, heard: Deliveries) -> State:
+    def _listen(self, state: DacState, inbox: Inbox, heard: Deliveries) -> DacState:
         """Take a heard peer's word for the nodes it has met, if it is more similar to this node
         than the bridge so far. O(n) memory per node: an earlier bridge's word is not kept."""
         told, bridge = state.told.clone(), state.bridge.clone()
@@ -119,10 +123,10 @@ class DAC(Algorithm[State]):
             bridge[rows] = torch.where(better, peer, now)
         return state._replace(told=told, bridge=bridge)
 
-    def model(self, state: State) -> Params:
+    def model(self, state: DacState) -> Params:
         return state.model
 
-    def notes(self, state: State) -> dict[str, Tensor]:
+    def notes(self, state: DacState) -> dict[str, Tensor]:
         return {"train_loss": state.loss}
 
     def check(self, plan: Plan) -> list[str]:

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from facade.algorithms.base import Algorithm, joined
-from facade.core.engine import Shard, Turn
+from facade.algorithms.core_and_heads import joined
+from facade.core.algorithm import Algorithm
 from facade.core.messages import Inbox, mean
 from facade.core.tree import Params
+from facade.core.turn import Shard, Turn
 from facade.errors import ExperimentError
 from facade.learning.optimisers import Memory
 
 
-class State(NamedTuple):
+class DeprlState(NamedTuple):
     """Per node: a core that is averaged and a head that is not."""
 
     core: Params
@@ -30,7 +31,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DePRL(Algorithm[State]):
+class DePRL(Algorithm[DeprlState]):
     """Personal heads: train the head, then the core, and average cores on one fixed graph."""
 
     fresh = False
@@ -41,7 +42,7 @@ class DePRL(Algorithm[State]):
         if self.core_steps < 1:
             raise ValueError(f"core_steps = {self.core_steps}: expected at least 1")
 
-    def init(self, shard: Shard) -> State:
+    def init(self, shard: Shard) -> DeprlState:
         model = shard.learner.init(shard.seed, 0, shard.nodes)
         core, head = shard.learner.split(model)
         if not core or not head:
@@ -49,23 +50,23 @@ class DePRL(Algorithm[State]):
                 "deprl shares the core and keeps the head, but here one of them is empty;"
                 " set model.head to the prefix of a part of the model"
             )
-        return State(core, head, shard.learner.memory(model), shard.zeros())
+        return DeprlState(core, head, shard.learner.memory(model), shard.zeros())
 
-    def local(self, turn: Turn, state: State) -> State:
+    def local(self, turn: Turn, state: DeprlState) -> DeprlState:
         learner = turn.learner
         model = joined(state.core, state.head)
         heads = learner.fit(model, state.memory, turn.samples("train"), only="head")
         cores = learner.fit(heads.params, heads.memory, turn.samples("core", self.core_steps), only="core")
-        return State(*learner.split(cores.params), cores.memory, heads.loss)
+        return DeprlState(*learner.split(cores.params), cores.memory, heads.loss)
 
-    def message(self, turn: Turn, state: State) -> Any:
+    def message(self, turn: Turn, state: DeprlState) -> Any:
         return {"core": state.core}
 
-    def mix(self, turn: Turn, state: State, inbox: Inbox) -> State:
+    def mix(self, turn: Turn, state: DeprlState, inbox: Inbox) -> DeprlState:
         return state._replace(core=mean(inbox, inbox.pool["core"]))
 
-    def model(self, state: State) -> Params:
+    def model(self, state: DeprlState) -> Params:
         return joined(state.core, state.head)
 
-    def notes(self, state: State) -> dict[str, Tensor]:
+    def notes(self, state: DeprlState) -> dict[str, Tensor]:
         return {"train_loss": state.loss}

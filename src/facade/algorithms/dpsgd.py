@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import torch
 
-from facade.algorithms.base import OneModel, Plain
-from facade.core.engine import Plan, Turn
+from facade.algorithms.one_model import ModelState, OneModel
 from facade.core.messages import Deliveries, Inbox, mean, weighted
+from facade.core.plan import Plan
+from facade.core.turn import Turn
 from facade.errors import ExperimentError
 
 
@@ -21,7 +22,7 @@ class DPSGD(OneModel):
 
     fresh = False
 
-    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+    def mix(self, turn: Turn, state: ModelState, inbox: Inbox) -> ModelState:
         if not isinstance(inbox.deliveries, Deliveries):  # equal degrees: all weights are 1/n
             return state._replace(model=mean(inbox, inbox.pool["model"]))
         members = inbox.members()

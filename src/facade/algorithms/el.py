@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from facade.algorithms.base import OneModel, Plain
-from facade.core.engine import Turn
+from facade.algorithms.one_model import ModelState, OneModel
 from facade.core.messages import Inbox, mean
+from facade.core.turn import Turn
 
 
 @dataclass(frozen=True)
 class EL(OneModel):
     """Epidemic Learning: the mean of self and the peers heard on a fresh random graph."""
 
-    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+    def mix(self, turn: Turn, state: ModelState, inbox: Inbox) -> ModelState:
         return state._replace(model=mean(inbox, inbox.pool["model"]))

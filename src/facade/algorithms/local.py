@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from facade.algorithms.base import OneModel, Plain
-from facade.core.engine import Turn
+from facade.algorithms.one_model import ModelState, OneModel
 from facade.core.messages import Edges, Inbox
+from facade.core.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Local(OneModel):
     fresh = False
     all_reduce: bool = False
 
-    def message(self, turn: Turn, state: Plain) -> Any:
+    def message(self, turn: Turn, state: ModelState) -> Any:
         return {}
 
-    def wanted(self, turn: Turn, state: Plain) -> Edges:
+    def wanted(self, turn: Turn, state: ModelState) -> Edges:
         nobody = torch.zeros(0, dtype=torch.int64)
         return Edges(nobody, nobody)
 
-    def mix(self, turn: Turn, state: Plain, inbox: Inbox) -> Plain:
+    def mix(self, turn: Turn, state: ModelState, inbox: Inbox) -> ModelState:
         return state

@@ -30,7 +30,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One experiment."""
 
     label: dict[str, str]
@@ -50,7 +50,7 @@ class Table:
     """Experiments, each over its seeds."""
 
     columns: list[Column]
-    lines: list[Line]
+    lines: list[TableLine]
 
     @property
     def note(self) -> str:
@@ -118,7 +118,7 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
     groups = grouped(runs)
     local = [run for run in runs if run.algorithm == "local"]
     lines = [
-        Line(
+        TableLine(
             label,
             [run.seed for run in group],
             [str(run.path) for run in group],
@@ -166,7 +166,7 @@ def number(column: Column, value: float) -> str:
     return f"{value * column.scale:.{column.digits}f}"
 
 
-def cell(column: Column, line: Line) -> tuple[str, str]:
+def cell(column: Column, line: TableLine) -> tuple[str, str]:
     """A line's estimate for a column and, below it, its interval (empty if there is none)."""
     estimate = line.cells.get(column.name)
     if estimate is None or not estimate.known:
@@ -234,7 +234,7 @@ def to_json(table: Table) -> str:
     return json.dumps({"note": table.note, "experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
 
 
-def _as_json(line: Line) -> dict[str, Any]:
+def _as_json(line: TableLine) -> dict[str, Any]:
     numbers = {
         name: {
             "mean": estimate.mean,
@@ -248,12 +248,12 @@ def _as_json(line: Line) -> dict[str, Any]:
     return {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
 
 
-def pairs(table: Table, line: Line) -> list[tuple[str, str]]:
+def pairs(table: Table, line: TableLine) -> list[tuple[str, str]]:
     """The cells of a line, see `cell`."""
     return [cell(column, line) for column in table.columns]
 
 
-def _seeds(line: Line) -> str:
+def _seeds(line: TableLine) -> str:
     return str(len(line.seeds))
 
 

@@ -10,7 +10,7 @@ from facade.benchmarks.efficiency import NODES
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, pairwise, prepared
 from facade.core import tree
 from facade.learning.machine import cores
-from facade.runtimes.ray.cluster import Cluster, Troupe
+from facade.runtimes.ray.cluster import Cluster, Workers
 from facade.runtimes.ray.connection import connected
 from facade.runtimes.ray.worker import Move
 
@@ -18,14 +18,14 @@ from facade.runtimes.ray.worker import Move
 class ClusterRounds:
     """A run on the cluster that can be advanced a few rounds at a time."""
 
-    def __init__(self, troupe: Troupe) -> None:
-        self._troupe = troupe
-        self.moves: list[Move] = troupe.begin(None)
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self.moves: list[Move] = workers.begin(None)
 
     def advance(self, rounds: int) -> None:
         """Play some rounds."""
         for _ in range(rounds):
-            self.moves = self._troupe.exchange(self.moves)
+            self.moves = self._workers.exchange(self.moves)
 
     def fetched(self) -> int:
         """Messages that the next exchange takes from one shard to another."""
@@ -49,8 +49,8 @@ def run(quick: bool) -> dict[str, Any]:
     @contextlib.contextmanager
     def on_ray(shards: int, threads: int) -> Iterator[ClusterRounds]:
         setup = prepared(data, "gn-lenet", algorithm, f"runtime.threads={threads}")
-        with Cluster(setup, shards, cpus=0.1).troupe() as troupe:
-            game = ClusterRounds(troupe)
+        with Cluster(setup, shards, cpus=0.1).workers() as workers:
+            game = ClusterRounds(workers)
             game.advance(1)
             yield game
 

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade.core.engine import listed, play
-from facade.data.federation import Federation, Holdings, Labelled
+from facade.core.engine import RoundLoop, play
+from facade.core.messages import Post
+from facade.core.turn import listed
+from facade.data.federation import Federation
+from facade.data.samples import Holdings, Labelled
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
 from facade.learning.torch_threads import one_intra_op_thread
@@ -55,9 +58,13 @@ class Rounds:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._shards = setup.shards()
-        self._game = play(setup.algorithm, self._shards[0], setup.plan, setup.federation)
         with one_intra_op_thread():
-            self._post = next(self._game)
+            self._loop = RoundLoop(play(setup.algorithm, self._shards[0], setup.plan, setup.federation))
+
+    @property
+    def _post(self) -> Post:
+        assert self._loop.post is not None, "it has no end"
+        return self._loop.post
 
     @property
     def state(self) -> Any:
@@ -78,9 +85,7 @@ class Rounds:
         """Play some rounds."""
         with one_intra_op_thread():
             for _ in range(rounds):
-                inbox = deliver([self._post], self._shards)[0]
-                del self._post  # and with it the state before the round
-                self._post = self._game.send(inbox)
+                self._loop.advance(deliver([self._post], self._shards)[0])
 
 
 def seconds(work: Callable[[], object]) -> float:

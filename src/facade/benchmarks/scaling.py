@@ -133,7 +133,7 @@ def _executors(width: int, nodes: int) -> dict[str, Any]:
 
 
 def _fit(setup: Any) -> Any:
-    from facade.core.engine import Samples
+    from facade.data.samples import Samples
 
     (shard,) = setup.shards()
     state = setup.algorithm.init(shard)

@@ -11,7 +11,8 @@ import typer
 from facade.cli.console import err, write
 
 if TYPE_CHECKING:
-    from facade.data.federation import Federation, Ids
+    from facade.core.types import Ids
+    from facade.data.federation import Federation
     from facade.experiment.config import Experiment
 
 app = typer.Typer(help="Fetch data sets and look at them.", no_args_is_help=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from facade.cli.wide_tables import Column, print_wide
+from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
+from facade.core.types import Row
 from facade.data.clusters import cluster_names
-
-Row = dict[str, Any]
 
 _FEW, _LAST_CHANGES = 9, 3
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
@@ -25,15 +23,15 @@ def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Seque
     best = max((s["fair_accuracy"] for s in told if s["fair_accuracy"] is not None), default=None)
     clusters = [f"{name}\n{_nodes(size)}" for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True)]
     shares = {"\nall": "all", "worst\nnode": "worst_node", "fair\nacc.": "fair_accuracy"}
-    columns = [Column(heading, [_percent(s["clusters"][c]) for s in told]) for c, heading in enumerate(clusters)]
-    columns += [Column(heading, [_percent(s[name]) for s in told]) for heading, name in shares.items()]
-    columns += [Column(f"\n{name.upper()}", [_number(s[name]) for s in told]) for name in ("dp", "eo")]
-    columns.append(Column("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in told]))
-    columns.append(Column("\nsettled", [_settled(s) for s in told]))
-    columns.append(Column("\nsec.", [f"{s['seconds']:.1f}" for s in told]))
+    columns = [TextColumn(heading, [_percent(s["clusters"][c]) for s in told]) for c, heading in enumerate(clusters)]
+    columns += [TextColumn(heading, [_percent(s[name]) for s in told]) for heading, name in shares.items()]
+    columns += [TextColumn(f"\n{name.upper()}", [_number(s[name]) for s in told]) for name in ("dp", "eo")]
+    columns.append(TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in told]))
+    columns.append(TextColumn("\nsettled", [_settled(s) for s in told]))
+    columns.append(TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in told]))
     leads = [best is not None and len(told) > 1 and s["fair_accuracy"] == best for s in told]
     console.print("Accuracy of the final models, in percent", style="bold")
-    names = Column("algorithm", list(short_ones(summaries).values()))
+    names = TextColumn("algorithm", list(short_ones(summaries).values()))
     print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
 
 

@@ -13,8 +13,8 @@ from facade.cli.console import Json, out, prose, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.export.package import Parcel
-    from facade.export.recommend import Fit, Offer
+    from facade.export.package import Exported
+    from facade.export.recommend import OfferedModel, Recommendation
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
 _MOST_LINES = 12
@@ -32,7 +32,7 @@ def export(
     print_parcel(write(run, out_dir, node, head))
 
 
-def print_parcel(done: Parcel) -> None:
+def print_parcel(done: Exported) -> None:
     """What was written, and what could not be."""
     for path in done.files:
         out.print(str(path), soft_wrap=True)
@@ -40,7 +40,7 @@ def print_parcel(done: Parcel) -> None:
         out.print(f"no {name}: {reason}", soft_wrap=True)
 
 
-def choose(
+def recommend(
     run: Run,
     data: Annotated[str, typer.Option(help="The new site's labelled data: a source, such as npz or folder.")],
     root: Annotated[str, typer.Option(help="data.root of that source.")] = "data",
@@ -48,10 +48,11 @@ def choose(
     as_json: Json = False,
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
-    from facade.experiment.sections import Data
-    from facade.export.recommend import lead, offer
+    from facade.data.section import DataSection
+    from facade.export.recommend import lead
+    from facade.export.recommend import recommend as recommend_from
 
-    offered = offer(run, Data(source=data, clusters="1", skew="none", root=root, path=path))
+    offered = recommend_from(run, DataSection(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)
     _print_offer(console, offered)
     take_home = f"facade export {quote(str(run))} --node {offered.fits[0].nodes[0]} -o DIR"
@@ -64,7 +65,7 @@ def choose(
         write_json(facts)
 
 
-def _print_offer(console: Console, offered: Offer) -> None:
+def _print_offer(console: Console, offered: Recommendation) -> None:
     """The best models, one a line, and the heads that are not offered."""
     found = offered.fits
     for fit in found[:_MOST_LINES]:
@@ -76,7 +77,7 @@ def _print_offer(console: Console, offered: Offer) -> None:
         console.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
 
 
-def _verdict(found: list[Fit]) -> str:
+def _verdict(found: list[OfferedModel]) -> str:
     """Which model fits best, and how sure that is."""
     from facade.export.recommend import ENOUGH, lead
 
@@ -93,6 +94,6 @@ def _verdict(found: list[Fit]) -> str:
     return f"{best.name.capitalize()} fits best, {sure} {by} over {found[1].name}."
 
 
-def _facts(fit: Fit) -> dict[str, Any]:
+def _facts(fit: OfferedModel) -> dict[str, Any]:
     """A model on the site's data, for programs."""
     return {"name": fit.name, "head": fit.head, "nodes": fit.nodes, "loss": fit.loss, "accuracy": fit.accuracy}

@@ -73,11 +73,11 @@ def up(
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
-    from facade.cli.site_lines import News
+    from facade.cli.site_lines import SiteLines
     from facade.peers.node.node import run
     from facade.peers.node.shutdown import LeftError, end_process, leaving_on_signals
 
-    news = News(lambda line: err.print(line, soft_wrap=True))
+    news = SiteLines(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
             outcome = run(home, baseline=baseline, watch=news.rows, listen=news.event)

@@ -10,12 +10,12 @@ import typer
 from facade.cli.console import out
 from facade.cli.sweep import parse_seeds, print_plan
 from facade.errors import ExperimentError, FacadeError, StoppedError, unknown
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from facade.cli.progress import SweepProgress
     from facade.paper.settings import Part, Scale
-    from facade.paper.study import Beside, Finished, Study
+    from facade.paper.study import BesidePublished, Finished, Study
     from facade.sweep.jobs import Job
 
 
@@ -120,13 +120,13 @@ def _compute(todo: list[Job], progress: SweepProgress) -> None:
     """Compute runs one after the other; what stops or fails ends it."""
     from facade.sweep.process_pool import compute_all
 
-    bell = Bell()
-    for end in compute_all(todo, 1, progress.told, bell):
+    stop_signals = StopSignals()
+    for end in compute_all(todo, 1, progress.told, stop_signals):
         progress.ended(end)
         if end.ended == "failed":
             raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
-    if bell.rung is not None:
-        raise StoppedError("stopped; give the same command to go on", bell.rung)
+    if stop_signals.received is not None:
+        raise StoppedError("stopped; give the same command to go on", stop_signals.received)
 
 
 def _places(scale: Scale, out_dir: Path) -> tuple[Path, Path]:
@@ -180,7 +180,7 @@ def _finished(planned: dict[Part, list[Job]], scale: Scale) -> Finished:
     return Finished({part: load_all([job.path for job in some]) for part, some in planned.items()}, scale)
 
 
-def _print(lines: list[Beside], sentences: list[str]) -> None:
+def _print(lines: list[BesidePublished], sentences: list[str]) -> None:
     """Ours beside the published numbers, and what must be said."""
     from rich.table import Table
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -23,6 +23,7 @@ from rich.table import Column
 from facade.cli.console import err
 from facade.cli.display import health
 from facade.core.names import short
+from facade.core.types import Row
 from facade.data.clusters import cluster_names
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from facade.sweep.jobs import Job
     from facade.sweep.process_pool import Ended
 
-Row = dict[str, Any]
 
 WIDE = 100
 """Columns of a terminal that has room for names and accuracies beside a bar and its time."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import out, write
-from facade.cli.wide_tables import Column, print_wide
+from facade.cli.wide_tables import TextColumn, print_wide
 
 if TYPE_CHECKING:
     from facade.analysis.table import Table
@@ -60,9 +60,9 @@ def print_table(table: Table) -> None:
     names = [*short_keys(list(table.lines[0].label)), "seeds"]
     print_wide(
         out,
-        [Column(name, list(label)) for name, label in zip(names, zip(*labels, strict=True), strict=True)],
+        [TextColumn(name, list(label)) for name, label in zip(names, zip(*labels, strict=True), strict=True)],
         [
-            Column(_folded(column.heading), ["\n".join(row[i]).rstrip() for row in cells])
+            TextColumn(_folded(column.heading), ["\n".join(row[i]).rstrip() for row in cells])
             for i, column in enumerate(table.columns)
         ],
         gap=2,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from facade.core.types import Row
 from facade.peers.node.journal import Event
-from facade.runs.rows import Row
 
 _REFUSED = {
     "caller": "a call of {peer} is refused",
@@ -20,7 +20,7 @@ _REFUSED = {
 
 
 @dataclass
-class News:
+class SiteLines:
     """Turns rows and events of a site into lines, and says them."""
 
     say: Callable[[str], None]

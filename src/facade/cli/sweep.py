@@ -13,13 +13,13 @@ import typer
 from facade.cli.console import err, out
 from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from facade.sweep.jobs import Job
     from facade.sweep.process_pool import Ended, Tell
 
-    Compute = Callable[[Sequence[Job], Tell, Bell], Iterator[Ended]]
+    Compute = Callable[[Sequence[Job], Tell, StopSignals], Iterator[Ended]]
 
 
 def sweep(
@@ -105,16 +105,16 @@ def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ende
     """Compute what is to do, under one progress display; the runs that failed."""
     from facade.cli.progress import SweepProgress
 
-    bell = Bell()
+    stop_signals = StopSignals()
     ends: list[Ended] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute(todo, progress.told, bell):
+        for end in compute(todo, progress.told, stop_signals):
             progress.ended(end)
             ends.append(end)
     if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):
         finished = sum(job.finished for job in planned)
         said = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
-        raise StoppedError(said, bell.rung or signal.SIGTERM)  # of which one worker may have heard alone
+        raise StoppedError(said, stop_signals.received or signal.SIGTERM)  # of which one worker may have heard alone
     return [end for end in ends if end.ended == "failed"]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A heading and a cell for every line; both may have several lines of text."""
 
     heading: str
@@ -22,7 +22,11 @@ class Column(NamedTuple):
 
 
 def print_wide(
-    console: Console, labels: Sequence[Column], columns: Sequence[Column], gap: int, styles: Sequence[str | None] = ()
+    console: Console,
+    labels: Sequence[TextColumn],
+    columns: Sequence[TextColumn],
+    gap: int,
+    styles: Sequence[str | None] = (),
 ) -> None:
     """Print columns right of the labels, which begin every part. Labels that would take more than half of the
     terminal, or leave no room for a column, give way to a number each and come in a list of their own."""
@@ -43,13 +47,13 @@ def print_wide(
         console.print()
 
 
-def _width(columns: Sequence[Column], gap: int) -> int:
+def _width(columns: Sequence[TextColumn], gap: int) -> int:
     return sum(column.width + gap for column in columns)
 
 
-def _parts(columns: Sequence[Column], room: int, gap: int) -> list[list[Column]]:
+def _parts(columns: Sequence[TextColumn], room: int, gap: int) -> list[list[TextColumn]]:
     """Columns that fit beside each other, part by part."""
-    parts: list[list[Column]] = [[]]
+    parts: list[list[TextColumn]] = [[]]
     left = room
     for column in columns:
         if column.width + gap > left and parts[-1]:
@@ -60,7 +64,7 @@ def _parts(columns: Sequence[Column], room: int, gap: int) -> list[list[Column]]
     return parts
 
 
-def _numbered(console: Console, labels: Sequence[Column]) -> Column:
+def _numbered(console: Console, labels: Sequence[TextColumn]) -> TextColumn:
     """Print what the numbers stand for; give the column of numbers."""
     headings = [label.heading.strip() for label in labels]
     numbers = [f"({i + 1})" for i in range(len(labels[0].cells))]
@@ -68,4 +72,4 @@ def _numbered(console: Console, labels: Sequence[Column]) -> Column:
         told = ", ".join(f"{heading} {label.cells[i]}" for heading, label in zip(headings, labels, strict=True))
         console.print(f"{number} {told}", soft_wrap=True)
     console.print()
-    return Column("", numbers)
+    return TextColumn("", numbers)

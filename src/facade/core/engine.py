@@ -3,181 +3,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from facade.core import seeds, tree
-from facade.core.messages import EVERYONE, Deliveries, Edges, Everyone, Inbox, Post
-from facade.core.topology import Graph, Topology
-from facade.data.federation import Federation, Holdings, Labelled
+from facade.core import tree
+from facade.core.algorithm import Algorithm
+from facade.core.messages import EVERYONE, Deliveries, Inbox, Post
+from facade.core.plan import Plan
+from facade.core.turn import Shard, Turn
+from facade.core.types import Ids, Row
+from facade.data.federation import Federation
+from facade.data.samples import Labelled
 from facade.errors import DivergedError, ExperimentError
 from facade.learning.learner import Examined, Learner
-from facade.runs import state_files
 
-if TYPE_CHECKING:
-    from facade.algorithms.base import Algorithm
-
-Ids = NDArray[np.int64]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The nodes one process hosts. It knows no clusters and no test data: an algorithm cannot cheat."""
-
-    nodes: Ids
-    """[S] global ids, ascending."""
-    n: int
-    seed: int
-    learner: Learner
-    data: Holdings
-
-    def zeros(self) -> Tensor:
-        """[S] zeros in the run's dtype."""
-        return torch.zeros(len(self.nodes), dtype=self.learner.dtype)
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The samples of one purpose and round, drawn block by block when they are needed."""
-
-    data: Holdings
-    seed: int
-    purpose: str
-    round: int
-    count: int | None
-    """Samples per node; None for all that a node holds, which may differ from node to node."""
-
-    @property
-    def nodes(self) -> Ids:
-        """[S] global ids."""
-        return self.data.nodes
-
-    def __len__(self) -> int:
-        return len(self.data.nodes)
-
-    def of(self, block: slice) -> Labelled:
-        """x [b, count, ...] and y [b, count] of a block of hosted nodes."""
-        if self.count is None:
-            return self.data.everything(block)
-        return self.data.draw(self.seed, self.purpose, self.round, block, self.count)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One round as a shard sees it."""
-
-    shard: Shard
-    round: int
-    edges: Edges | Everyone
-    """The round's edges into this shard."""
-    degree: Tensor
-    """[n] number of peers each node of the network hears in the graph."""
-    plan: Plan
-
-    @property
-    def learner(self) -> Learner:
-        """The shard's learner."""
-        return self.shard.learner
-
-    def samples(self, purpose: str, steps: int | None = None) -> Samples:
-        """Each hosted node's samples for a purpose: `steps` batches (default: training.steps)."""
-        training = self.learner.training
-        count = training.samples if steps is None else steps * training.batch
-        return Samples(self.shard.data, self.shard.seed, purpose, self.round, count)
-
-    def all_samples(self) -> Samples:
-        """All samples that each hosted node holds."""
-        return Samples(self.shard.data, self.shard.seed, "all", self.round, None)
-
-    def only(self, rows: Tensor) -> Turn:
-        """The turn of some of the hosted nodes (rows ascending), for work that not all of them need."""
-        nodes = self.shard.nodes[rows.numpy()]
-        shard = dataclasses.replace(self.shard, nodes=nodes, data=self.shard.data.only(nodes))
-        if not isinstance(self.edges, Edges):
-            return dataclasses.replace(self, shard=shard)
-        theirs = torch.isin(self.edges.receiver, rows)
-        edges = Edges(torch.searchsorted(rows, self.edges.receiver[theirs]), self.edges.sender[theirs])
-        return dataclasses.replace(self, shard=shard, edges=edges)
-
-
-@dataclass(frozen=True)
-class Network:
-    """Simulated trouble: each message is lost, each node offline, with these probabilities."""
-
-    loss: float = 0.0
-    offline: float = 0.0
-
-    def online(self, seed: int, round: int, nodes: Ids) -> NDArray[np.bool_]:
-        """Which nodes take part in a round; addressed by (seed, round, node)."""
-        if not self.offline:
-            return np.ones(len(nodes), np.bool_)
-        return seeds.uniform(seed, "offline", round, nodes, 1)[:, 0] >= self.offline
-
-    def deliver(self, shard: Shard, round: int, wanted: Edges | Everyone) -> Edges | Everyone:
-        """The wanted edges whose message arrives; addressed by (seed, round, sender, receiver)."""
-        if self.loss == 0 and self.offline == 0:
-            return wanted
-        row, sender = (part.numpy() for part in listed(shard, wanted))
-        receiver = shard.nodes[row]
-        kept = seeds.pair_uniform(shard.seed, "loss", round, sender, receiver) >= self.loss
-        kept &= self.online(shard.seed, round, receiver) & self.online(shard.seed, round, sender)
-        return Edges(torch.from_numpy(row[kept]), torch.from_numpy(sender[kept]))
-
-
-def listed(shard: Shard, wanted: Edges | Everyone) -> Edges:
-    """The edges themselves, also where they are everyone's."""
-    if isinstance(wanted, Edges):
-        return wanted
-    row, sender = np.nonzero(shard.nodes[:, None] != np.arange(shard.n)[None, :])
-    return Edges(torch.from_numpy(row), torch.from_numpy(sender))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run does besides the algorithm itself."""
-
-    n: int
-    """Nodes of the whole network."""
-    seed: int
-    rounds: int
-    every: int
-    """Rounds between two evaluations."""
-    topology: Topology
-    fresh: bool
-    """Whether every round has a graph of its own."""
-    network: Network
-    all_reduce: bool
-    """Whether the run ends with one exchange in which everybody hears everybody."""
-    head: Literal["chosen", "oracle"] = "chosen"
-    """The head that nodes are tested with."""
-
-    def graph(self, round: int) -> Graph:
-        """The round's graph; a fixed one is that of round 0."""
-        return self.topology.draw(self.n, self.seed, round) if self.fresh else self._fixed_graph
-
-    @functools.cached_property
-    def _fixed_graph(self) -> Graph:
-        return self.topology.draw(self.n, self.seed, 0)
-
-    @functools.cached_property
-    def spread(self) -> int:
-        """Rounds in which what one node knows reaches everyone by gossip; of a large fixed graph it takes a
-        while to find out."""
-        return self.topology.spread(self.n, self.seed, self.fresh)
-
-    def evaluates(self, done: int) -> bool:
-        """Whether there is an evaluation after `done` rounds."""
-        return done == self.rounds or done % self.every == 0
+P = TypeVar("P")
+I = TypeVar("I")  # noqa: E741 - for inboxes
+R = TypeVar("R")
 
 
 class Played(NamedTuple):
@@ -197,11 +44,11 @@ def play(
     watch = shard.learner.stopwatch
     first, state = start if start is not None else (0, algorithm.init(shard))
     del start  # which would keep the first state through the whole run
-    state_files.check(state)
+    _check_state(state)
     rows: list[Row] = []
     for round in range(first, plan.rounds):
         with watch.phase("topology"):
-            turn = turn_of(shard, plan, round)
+            turn = plan.turn(shard, round)
         before = state
         online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
         state = _trained(algorithm, turn, state, online)
@@ -218,7 +65,7 @@ def play(
     if not plan.all_reduce:
         last = [row for row in rows if row["kind"] == "evaluation"]
         return Played(state, rows + [{**row, "kind": "final", "bytes": 0} for row in last])
-    turn = turn_of(shard, plan, plan.rounds)
+    turn = plan.turn(shard, plan.rounds)
     inbox = yield Post(plan.rounds, algorithm.message(turn, state), EVERYONE, state, rows)
     with watch.phase("mix"):
         state = algorithm.finish(turn, state, inbox)
@@ -227,16 +74,45 @@ def play(
     return Played(state, [{**row, "kind": "final", "bytes": heard[i]} for i, row in enumerate(finals)])
 
 
-def turn_of(shard: Shard, plan: Plan, round: int) -> Turn:
-    """A round as a shard sees it; the one after the last is the final exchange."""
-    if round == plan.rounds:
-        return Turn(shard, round, EVERYONE, torch.full((shard.n,), shard.n - 1), plan)
-    graph = plan.graph(round)
-    degree = torch.from_numpy(graph.degree)
-    if graph.everyone:
-        return Turn(shard, round, EVERYONE, degree, plan)
-    row, sender = graph.into(shard.nodes)
-    return Turn(shard, round, Edges(torch.from_numpy(row), torch.from_numpy(sender)), degree, plan)
+class RoundLoop(Generic[P, I, R]):
+    """A round loop under way, advanced one exchange at a time."""
+
+    def __init__(self, rounds: Generator[P, I, R]) -> None:
+        self._rounds = rounds
+        self.post: P | None = None
+        """What was published and waits for an inbox; None when the rounds are over."""
+        self.end: R | None = None
+        """What the rounds came to, when they are over."""
+        self._step(lambda: next(rounds))
+
+    def advance(self, inbox: I) -> None:
+        """Hand over what arrived, and go on to the next exchange or the end."""
+        self.post = None  # and with it the state before the round
+        self._step(lambda: self._rounds.send(inbox))
+
+    def _step(self, play_on: Callable[[], P]) -> None:
+        try:
+            self.post = play_on()
+        except StopIteration as over:
+            self.end = over.value
+
+
+def drive(rounds: Generator[P, I, R], exchange: Callable[[P], I]) -> R:
+    """Play rounds to their end: every post becomes an inbox by `exchange`, which is all that runtimes differ in."""
+    loop = RoundLoop(rounds)
+    while loop.post is not None:
+        loop.advance(exchange(loop.post))
+    return cast(R, loop.end)
+
+
+def _check_state(state: Any) -> None:
+    """Refuse a state of a user's own algorithm that could not be kept."""
+    for name, leaf in tree.flatten(state).items():
+        if leaf.dtype not in tree.DTYPES:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in tree.DTYPES)
+            raise ExperimentError(
+                f"the algorithm keeps '{name}' as {leaf.dtype}, which a checkpoint cannot hold; use one of: {known}"
+            )
 
 
 def _heard(shard: Shard, inbox: Inbox) -> list[int]:

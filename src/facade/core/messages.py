@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from facade.core import tree
+from facade.core.types import Row
 
 
 class Everyone(enum.Enum):
@@ -62,7 +63,7 @@ class Post:
     wanted: Edges | Everyone
     state: Any
     """The shard's state at the start of this round: all that a checkpoint needs."""
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     """Records made since the last post."""
 
 
@@ -117,6 +118,16 @@ def totals(inbox: Inbox, part: Any, group: Tensor, groups: int) -> Total:
     order = torch.argsort(segment, stable=True)
     flat = _totals(part, segment[order], message[order], size * groups)
     return tree.map(lambda leaf: leaf.view(size, groups, *leaf.shape[1:]), flat)
+
+
+def counts(inbox: Inbox, group: Tensor, groups: int) -> Tensor:
+    """[S, groups] of each hosted node and the peers it heard, how many belong to each group; `group` as in `totals`."""
+    size = len(inbox.own)
+    if not isinstance(inbox.deliveries, Deliveries):
+        return torch.bincount(group, minlength=groups).expand(size, groups).clone()
+    receiver = torch.cat([inbox.deliveries.receiver, torch.arange(size)])
+    chosen = group[torch.cat([inbox.deliveries.message, inbox.own])]
+    return torch.bincount(receiver * groups + chosen, minlength=size * groups).view(size, groups)
 
 
 def means(total: Total) -> Any:

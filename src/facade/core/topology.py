@@ -19,9 +19,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from facade.core.types import Ids
 from facade.errors import ExperimentError
 
-Ids = NDArray[np.int64]
 Pairs = set[tuple[int, int]]
 
 

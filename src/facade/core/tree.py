@@ -1,7 +1,7 @@
 """Operations over trees: nested dicts and NamedTuples whose leaves are tensors with one row per node.
 
 Everything that moves or persists state (slicing a shard, mixing, checkpoints, hashes) is one of
-these functions, so an algorithm may keep what state it likes, of the types that `stacks` knows.
+these functions, so an algorithm may keep what state it likes, of the types in DTYPES.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from torch import Tensor
 
 Params = dict[str, Tensor]
 """Weights and float buffers by name; with a leading axis, one row per node."""
+
+DTYPES = {
+    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16",
+    torch.int16: "I16", torch.uint8: "U8", torch.int8: "I8", torch.bool: "BOOL",
+}  # fmt: skip
+"""What leaves of a state may be, and what safetensors calls them."""
 
 T = TypeVar("T")
 

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from facade.core.types import Ids
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Ids, Labelled
 from facade.data.partition import held_out
+from facade.data.samples import Dataset, Labelled
 
 Array = NDArray[Any] | Tensor
 

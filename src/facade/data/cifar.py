@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Labelled
+from facade.data.samples import Dataset, Labelled
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 GROUPS = [[0, 1, 8, 9], [2, 3, 4, 5, 6, 7]]
@@ -46,7 +46,7 @@ Batch = tuple[Bytes, Bytes]
 Reader = Callable[[str, bytes], Batch]
 
 
-def cifar10(data: Data) -> Dataset:
+def cifar10(data: DataSection) -> Dataset:
     """CIFAR-10: 50,000 + 10,000 colour images of 32x32 pixels in 10 classes."""
     root = Path(data.root)
     forms: list[tuple[Path, str, Reader]] = [

@@ -9,22 +9,23 @@ import torch
 from torch import Tensor
 
 from facade.core.names import is_foreign
-from facade.data.federation import Dataset, Holdings, Ids, Labelled
+from facade.core.types import Ids
 from facade.data.named import named
+from facade.data.samples import Dataset, Holdings, Labelled
 from facade.data.skews import CHANGES, SELECTIONS, SKEWS, Change, View, none
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
 _CHUNK = 1024
 """Images changed at a time, so that loading needs little memory beyond the images themselves."""
 
 
-class Looks:
+class ClusterViews:
     """The data set through the eyes of each cluster."""
 
-    def __init__(self, dataset: Dataset, data: Data, clusters: int) -> None:
+    def __init__(self, dataset: Dataset, data: DataSection, clusters: int) -> None:
         self.clusters = clusters
         self.classes: list[Ids] | None = None
         """Per cluster the classes it has; None: every cluster has all."""

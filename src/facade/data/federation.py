@@ -5,94 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from facade.core import seeds
-
-if TYPE_CHECKING:
-    from facade.data.arrays import Array
-
-Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Inputs and their labels: uint8 images [N, channels, height, width], or float rows [N, values]."""
-
-    x: Tensor
-    y: Tensor
-    """[N] int64 class numbers."""
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, rows: Tensor | slice) -> Labelled:
-        return Labelled(self.x[rows], self.y[rows])
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """One source as it was loaded, before it is divided among nodes. Whoever divides it owns it and
-    may overwrite the images."""
-
-    train: Labelled
-    test: Labelled
-    classes: list[str]
-    mean: list[float] = field(default_factory=lambda: [0.0])
-    std: list[float] = field(default_factory=lambda: [1.0])
-    """Normalisation per channel, applied to [0, 1] values when a batch is used."""
-    groups: list[list[int]] = field(default_factory=list)
-    """Classes per cluster that skew "labels" uses where data.groups is not written."""
-    node: Ids | None = None
-    """[N] the node that holds each training row, where the source knows it (partition "natural")."""
-    test_node: Ids | None = None
-    """[N] the node that each test row belongs to; None: all nodes share the test set."""
-    tests_held_out: bool = False
-    """Whether the source has no test samples, and some of its samples were set apart for that."""
-    notes: list[str] = field(default_factory=list)
-    """What a reader should know of how the source was read, one sentence each."""
-
-
-@dataclass(frozen=True)
-class Holdings:
-    """The training rows of some nodes; this is all the data that an algorithm can reach."""
-
-    samples: Labelled
-    nodes: Ids
-    """[S] global ids, ascending."""
-    rows: list[Ids]
-    """Per node, the numbers of its samples."""
-
-    def only(self, nodes: Ids) -> Holdings:
-        """The same for fewer nodes; the images stay shared."""
-        keep = np.searchsorted(self.nodes, nodes)
-        return Holdings(self.samples, nodes, [self.rows[i] for i in keep])
-
-    def everything(self, which: slice) -> Labelled:
-        """x [1, rows, ...] and y [1, rows] of one node; where it holds a whole stretch, in the same memory."""
-        (rows,) = self.rows[which]
-        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-            held = self.samples[int(rows[0]) : int(rows[-1]) + 1]
-            return Labelled(held.x.unsqueeze(0), held.y.unsqueeze(0))
-        return self.samples[torch.from_numpy(rows).unsqueeze(0)]
-
-    def draw(self, seed: int, purpose: str, round: int, which: slice, count: int) -> Labelled:
-        """x [b, count, ...] and y [b, count] of the nodes in rows `which`: `count` samples each,
-        addressed by (seed, purpose, round, node)."""
-        nodes, rows = self.nodes[which], self.rows[which]
-        sizes = np.array([len(r) for r in rows])
-        drawn = np.empty((len(rows), count), np.int64)
-        for size in np.unique(sizes):
-            group = np.nonzero(sizes == size)[0]
-            picks = seeds.picks(seed, purpose, round, nodes[group], int(size), count)
-            for i, pick in zip(group, picks, strict=True):
-                drawn[i] = rows[i][pick]
-        return self.samples[torch.from_numpy(drawn)]
+from facade.core.types import Ids
+from facade.data import arrays
+from facade.data.arrays import Array
+from facade.data.cluster_views import ClusterViews
+from facade.data.division import Division, check_nodes, kept_back_rows
+from facade.data.named import named
+from facade.data.partition import PARTITIONS, Pool, natural
+from facade.data.samples import Dataset, Holdings, Labelled
+from facade.data.section import DataSection, data_section
 
 
 @dataclass(frozen=True)
@@ -167,13 +93,10 @@ class Federation:
         float rows [N, values], and class numbers [N]. Without test arrays, data.test_fraction of
         every class is held out. `settings` are further fields of [data]: skew, partition, ...
         """
-        from facade.data import arrays, load
-        from facade.experiment.config import Experiment
-
         section = {"source": "given", "clusters": clusters, "skew": "none"} | settings
-        data = Experiment.of({"data": section}).data
+        data = data_section(section)
         dataset = arrays.dataset(x, y, x_test, y_test, classes, data.test_fraction)
-        return load.federate(dataset, data, seed, load.clusters_of(data))
+        return federate(dataset, data, seed, clusters_of(data))
 
     @classmethod
     def from_nodes(
@@ -190,12 +113,43 @@ class Federation:
         in `from_arrays`. Give either a test set with every node or one `test` for all of them.
         `clusters` is the ground truth per node, where there is one; metrics alone use it.
         """
-        from facade.data import arrays, load
-        from facade.experiment.config import Experiment
-
         dataset = arrays.natural_dataset(nodes, test, classes)
         cluster = arrays.cluster_numbers(clusters, len(nodes))
         fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
-        data = Experiment.of({"data": {"skew": "none"} | settings | fixed}).data
-        made = load.federate(dataset, data, seed, cluster)
+        data = data_section({"skew": "none"} | settings | fixed)
+        made = federate(dataset, data, seed, cluster)
         return made if clusters is not None else dataclasses.replace(made, cluster=None)
+
+
+def clusters_of(data: DataSection) -> Ids:
+    """[n] cluster of every node as data.clusters lists them: the first ones are cluster 0."""
+    return np.repeat(np.arange(len(data.sizes)), data.sizes)
+
+
+def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Federation:
+    """Divide a data set among nodes of the given clusters [n]. Owns the data set: training images
+    are changed in place, so that they are held once."""
+    partition = named("partition", data.partition, PARTITIONS)
+    if partition is natural:
+        check_nodes(dataset, len(cluster))
+    else:  # the source's own division is not asked for
+        dataset = dataclasses.replace(dataset, node=None, test_node=None)
+    looks = ClusterViews(dataset, data, int(cluster.max()) + 1)
+    kept_back = kept_back_rows(dataset, data.validation, seed)
+    division = Division(dataset, looks, cluster, kept_back)
+    held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
+    distinct = len(np.unique(np.concatenate(held)))
+    overlapping = distinct < sum(len(rows) for rows in held)
+    return Federation(
+        tests=division.tests(),
+        validations=division.validations() if data.validation else None,
+        training=looks.copied(held, cluster) if overlapping else looks.in_place(held, cluster),
+        test_of=division.test_of,
+        classes=dataset.classes,
+        mean=dataset.mean,
+        std=dataset.std,
+        cluster=cluster,
+        leftover=int((~kept_back).sum()) - distinct,
+        overlapping=overlapping,
+        notes=dataset.notes,
+    )

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from facade.core.types import Ids
 from facade.data.arrays import scale
 from facade.data.decoded import CACHE, Decoding, File, decoded
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Ids, Labelled
 from facade.data.partition import held_out
+from facade.data.samples import Dataset, Labelled
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
 IMAGENETTE = {
     "n01440764": "tench",
@@ -38,7 +39,7 @@ _IMAGENET_MEAN, _IMAGENET_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 _MAMMALS = 41
 
 
-def folder(data: Data) -> Dataset:
+def folder(data: DataSection) -> Dataset:
     """Your own image files: data.path holds one folder per class, or train and test (or val) of them."""
     if not data.path:
         raise DataError("source 'folder' needs data.path, the folder below data.root that holds the classes")
@@ -48,7 +49,7 @@ def folder(data: Data) -> Dataset:
     return _read(place, data, data.channels)
 
 
-def imagenette(data: Data) -> Dataset:
+def imagenette(data: DataSection) -> Dataset:
     """Imagenette: 9,469 + 3,925 photographs of 10 kinds of things, here 64x64 pixels."""
     places = [Path(data.root) / name for name in ((data.path,) if data.path else _IMAGENETTE_FOLDERS)]
     place = next((place for place in places if place.is_dir()), None)
@@ -68,7 +69,7 @@ def imagenette(data: Data) -> Dataset:
     return Dataset(found.train, found.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=found.notes)
 
 
-def flickr_mammals(data: Data) -> Dataset:
+def flickr_mammals(data: DataSection) -> Dataset:
     """Flickr-Mammals: 48,158 photographs of 41 mammals in one folder each, 80 % for training."""
     place = Path(data.root) / (data.path or "flickr-mammals")
     if not place.is_dir():
@@ -106,7 +107,7 @@ class Listing:
     """The names of the class folders, sorted."""
 
 
-def _read(place: Path, data: Data, channels: Literal["auto", 1, 3]) -> Dataset:
+def _read(place: Path, data: DataSection, channels: Literal["auto", 1, 3]) -> Dataset:
     """The images of a folder, in training and test as its subfolders say, or cut by test_fraction."""
     how, cache = Decoding(data.size, channels), Path(data.root) / CACHE
     splits = {name: place / name for name in ("train", "test", "val") if (place / name).is_dir()}

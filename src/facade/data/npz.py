@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from facade.core.types import Ids
 from facade.data.arrays import class_names, labelled, same_kind, scale
 from facade.data.download import REMOTES
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Ids, Labelled
 from facade.data.partition import held_out
+from facade.data.samples import Dataset, Labelled
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -29,7 +30,7 @@ _PLAIN = ("x_{}", "y_{}", "nodes_{}")
 """Names of the inputs, labels and (optional) nodes of a split."""
 
 
-def npz(data: Data) -> Dataset:
+def npz(data: DataSection) -> Dataset:
     """Your own arrays: data.path is a .npz file, MedMNIST's or with x_train, y_train, x_test, y_test."""
     if not data.path:
         raise DataError("source 'npz' needs data.path, the .npz file below data.root")

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from facade.core import seeds
+from facade.core.types import Ids
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
-
-Ids = NDArray[np.int64]
+    from facade.data.section import DataSection
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Pool:
     """[N] class numbers."""
     nodes: int
     seed: int
-    data: Data
+    data: DataSection
     """The settings: per_class, alpha, shards_per_node."""
     owner: Ids | None = None
     """[N] the node that a natural source gives each row to."""

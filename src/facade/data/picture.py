@@ -8,9 +8,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from facade.core.types import Ids
 from facade.data.decoded import replacing
 from facade.data.errors import DataError
-from facade.data.federation import Federation, Ids
+from facade.data.federation import Federation
 
 _COLUMNS = 10
 _SIDE = 64

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from facade.core import seeds
-from facade.data.federation import Dataset
+from facade.core.types import Ids
+from facade.data.samples import Dataset
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
-
-Ids = NDArray[np.int64]
+    from facade.data.section import DataSection
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class View:
 
 
 Change = Callable[[Tensor, View], Tensor]
-Selection = Callable[[Dataset, "Data", int], list[Ids]]
+Selection = Callable[[Dataset, "DataSection", int], list[Ids]]
 
 
 def none(images: Tensor, view: View) -> Tensor:
@@ -149,11 +147,11 @@ def noise(images: Tensor, view: View) -> Tensor:
     # The sum of a word's eight bytes: close to a normal distribution, and exact on every machine.
     total = words.view(np.uint8).reshape(len(images), values, 8).sum(-1, dtype=np.int64)
     deviation = np.sqrt(8 * (256**2 - 1) / 12)
-    bell = torch.from_numpy(((total - 8 * 127.5) / deviation).astype(np.float32)).view(images.shape)
-    return _bytes(images.float() + bell * (26 * view.strength))
+    stop_signals = torch.from_numpy(((total - 8 * 127.5) / deviation).astype(np.float32)).view(images.shape)
+    return _bytes(images.float() + stop_signals * (26 * view.strength))
 
 
-def labels(dataset: Dataset, data: Data, clusters: int) -> list[Ids]:
+def labels(dataset: Dataset, data: DataSection, clusters: int) -> list[Ids]:
     """Each cluster has its own classes (data.groups; CIFAR-10: vehicles and animals)."""
     groups, count = data.groups or dataset.groups, len(dataset.classes)
     if not groups:

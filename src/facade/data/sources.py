@@ -10,19 +10,19 @@ import torch
 
 from facade.core import seeds
 from facade.data.cifar import cifar10
-from facade.data.federation import Dataset, Labelled
 from facade.data.folders import flickr_mammals, folder, imagenette
 from facade.data.npz import npz
+from facade.data.samples import Dataset, Labelled
 from facade.data.synthetic import synthetic
 from facade.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
-Source = Callable[["Data"], Dataset]
+Source = Callable[["DataSection"], Dataset]
 
 
-def digits(data: Data) -> Dataset:
+def digits(data: DataSection) -> Dataset:
     """1,797 real handwritten digits of 8x8 pixels, shipped with scikit-learn: no download.
 
     Pixel values 0-16 are stored times 15. The test split is every class's last fifth after one
@@ -44,7 +44,7 @@ def digits(data: Data) -> Dataset:
     return Dataset(everything[~held_out], everything[held_out], [str(d) for d in range(10)], [0.5], [0.5])
 
 
-def given(data: Data) -> Dataset:
+def given(data: DataSection) -> Dataset:
     """A federation made in Python and passed along: run(experiment, federation=...)."""
     raise ExperimentError(
         "data.source = 'given' stands for a federation made in Python; pass it: run(experiment, federation=...)"

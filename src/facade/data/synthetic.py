@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from facade.core import seeds
+from facade.core.types import Ids
 from facade.data.errors import DataError
-from facade.data.federation import Dataset, Ids, Labelled
+from facade.data.samples import Dataset, Labelled
 
 if TYPE_CHECKING:
-    from facade.experiment.sections import Data
+    from facade.data.section import DataSection
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,7 @@ SPREAD = 1.5
 """Deviation of the classes' centres; rows scatter around a centre with deviation 1."""
 
 
-def synthetic(data: Data) -> Dataset:
+def synthetic(data: DataSection) -> Dataset:
     """Rows of 10 values in 4 Gaussian classes, at other places in every cluster: for the theory.
 
     Each node has 120 rows of its own, so set partition = "natural" and skew = "none".

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import inspect
 import json
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,8 +18,18 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError
 
 from facade.core.names import foreign, is_foreign, look_up
+from facade.core.section import Section, sentence
+from facade.data.section import DataSection
 from facade.errors import ExperimentError, unknown
-from facade.experiment.sections import SECTIONS, Data, Evaluation, Model, Network, Runtime, Section, Topology, Training
+from facade.experiment.sections import (
+    SECTIONS,
+    EvaluationSection,
+    ModelSection,
+    NetworkSection,
+    RuntimeSection,
+    TopologySection,
+    TrainingSection,
+)
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
@@ -49,14 +58,14 @@ class Experiment(Section):
     """What the runs are called; no result depends on it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Everything random follows from it."""
-    data: Data
-    model: Model
+    data: DataSection
+    model: ModelSection
     algorithm: dict[str, Any]
-    topology: Topology
-    network: Network
-    training: Training
-    evaluation: Evaluation
-    runtime: Runtime
+    topology: TopologySection
+    network: NetworkSection
+    training: TrainingSection
+    evaluation: EvaluationSection
+    runtime: RuntimeSection
 
     @classmethod
     def load(cls, path: str | Path, settings: Iterable[str] = (), preset: str | None = None) -> Self:
@@ -99,7 +108,7 @@ class Experiment(Section):
         try:
             return cls.model_validate(full)
         except ValidationError as error:
-            raise ExperimentError(_sentence(error)) from None
+            raise ExperimentError(sentence(error, SECTIONS)) from None
 
     def with_(self, *settings: str) -> Self:
         """The same experiment with `section.key=value` settings on top."""
@@ -240,7 +249,7 @@ def _without_defaults_of(named: str, other: str, resolved: Mapping[str, Any]) ->
 def algorithm_class(name: str) -> Any:
     """The class behind `algorithm.name`."""
     from facade.algorithms import ALGORITHMS
-    from facade.algorithms.base import Algorithm
+    from facade.core.algorithm import Algorithm
 
     if not is_foreign(name):
         return look_up("algorithm", name, ALGORITHMS).algorithm
@@ -280,36 +289,4 @@ def build_algorithm(resolved: Mapping[str, Any]) -> Any:
     try:
         return TypeAdapter(algorithm_class(resolved["name"])).validate_python(fields)
     except ValidationError as error:
-        raise ExperimentError(_sentence(error, "algorithm.")) from None
-
-
-def _sentence(error: ValidationError, prefix: str = "") -> str:
-    """What is wrong with an experiment, in one sentence per mistake; a value that could be of several kinds and is
-    of none of them is one mistake."""
-    whats: dict[str, str] = {}
-    whys: dict[str, dict[str, None]] = {}
-    for mistake in error.errors():
-        key, what, why = _mistake(mistake, prefix)
-        whats.setdefault(key, what)
-        whys.setdefault(key, {})[why] = None
-    return "; ".join(what + ", or ".join(whys[key]) for key, what in whats.items())
-
-
-def _mistake(error: Any, prefix: str) -> tuple[str, str, str]:
-    """The key, what is wrong with it, and why where that is not said by it."""
-    below = not prefix and error["loc"][:1] and error["loc"][0] in SECTIONS
-    depth = 2 if below else 1  # what comes after a field are kinds and places of values
-    path = [str(part) for part in error["loc"][:depth]]
-    key = prefix + ".".join(path)
-    if error["type"] == "extra_forbidden":
-        section = SECTIONS.get(path[0])
-        known = [f"{path[0]}.{k}" for k in section.model_fields] if section else list(SECTIONS)
-        return key, str(unknown("key", key, known)), ""
-    if error["type"] == "missing":
-        return key, f"{key} is required", ""
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error":
-        return key, f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": "), ""
-    given = error["input"]
-    shown = "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)
-    return key, f"{key} = {shown} is not possible: ", f"{message[0].lower()}{message[1:]}"
+        raise ExperimentError(sentence(error, SECTIONS, "algorithm.")) from None

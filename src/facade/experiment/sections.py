@@ -5,70 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from facade.core.section import Finite, Fraction, Positive, Section
 from facade.core.topology import TOPOLOGIES, edges_in
-from facade.data.clusters import cluster_sizes
-
-Positive = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from facade.data.section import DataSection
 
 
-class Section(BaseModel):
-    """A table of the TOML file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
-
-
-class Data(Section):
-    """Where the data come from and how they are divided."""
-
-    source: str
-    """Where images and labels come from: `facade list datasets`, or package.module:function."""
-    clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
-    """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"."""
-    skew: str = "rotate"
-    """How clusters differ: `facade list skews`, several joined by "+", or package.module:function."""
-    partition: str = "stratified"
-    """How images are divided among nodes: `facade list partitions`, or package.module:function."""
-    per_class: Positive = 4
-    """Images per class and node, for partition "sampled"."""
-    alpha: Finite = 0.5
-    """How alike nodes are, for partition "dirichlet": the smaller, the less."""
-    shards_per_node: Positive = 2
-    """Pieces a node is dealt, for partition "shards"."""
-    groups: list[list[int]] = []
-    """Classes of each cluster, for skew "labels"."""
-    severity: Finite = 1.0
-    """Strength of the skews blur, contrast, brightness and noise."""
-    validation: Fraction = 0.0
-    """Share of the training images kept back for validation."""
-    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Share of every class held out for testing, where a source has no test split of its own."""
-    root: str = "data"
-    """Directory that holds all data sets."""
-    path: str = ""
-    """Folder or file below root, for the sources "folder" and "npz"."""
-    size: Positive = 64
-    """Height and width in pixels, for folders of images."""
-    channels: Literal["auto", 1, 3] = "auto"
-    """Gray or RGB, for folders of images; "auto": RGB unless all images are gray."""
-
-    @property
-    def sizes(self) -> list[int]:
-        """Nodes per cluster."""
-        return cluster_sizes(self.clusters)
-
-    @model_validator(mode="after")
-    def _clusters_make_sense(self) -> Self:
-        parts = self.clusters.split(":")
-        if not all(part.isdecimal() and int(part) > 0 for part in parts):
-            raise ValueError(f"clusters = '{self.clusters}' makes no sense; expected nodes per cluster, such as '30:2'")
-        return self
-
-
-class Model(Section):
+class ModelSection(Section):
     """The architecture."""
 
     name: str = "mlp"
@@ -83,7 +27,7 @@ class Model(Section):
         return head[0] if isinstance(head, list) and len(head) == 1 else head
 
 
-class Topology(Section):
+class TopologySection(Section):
     """Who hears whom."""
 
     name: str = "regular"
@@ -113,7 +57,7 @@ class Topology(Section):
         return {**written, "name": "edges", "edges": edges_in(str(written.get("file", ""))), "file": ""}
 
 
-class Network(Section):
+class NetworkSection(Section):
     """Simulated trouble."""
 
     loss: Fraction = 0.0
@@ -122,7 +66,7 @@ class Network(Section):
     """Share of nodes that miss a round."""
 
 
-class Training(Section):
+class TrainingSection(Section):
     """How nodes train."""
 
     rounds: Positive = 200
@@ -159,7 +103,7 @@ class Training(Section):
         return self
 
 
-class Evaluation(Section):
+class EvaluationSection(Section):
     """When nodes are tested, and with which head."""
 
     every: Positive = 20
@@ -170,7 +114,7 @@ class Evaluation(Section):
     """Of every test set, that many images, evenly spaced; 0: all of them."""
 
 
-class Runtime(Section):
+class RuntimeSection(Section):
     """Where and how the run is computed."""
 
     name: Literal["local", "ray"] = "local"
@@ -190,11 +134,11 @@ class Runtime(Section):
 
 
 SECTIONS: dict[str, type[Section]] = {
-    "data": Data,
-    "model": Model,
-    "topology": Topology,
-    "network": Network,
-    "training": Training,
-    "evaluation": Evaluation,
-    "runtime": Runtime,
+    "data": DataSection,
+    "model": ModelSection,
+    "topology": TopologySection,
+    "network": NetworkSection,
+    "training": TrainingSection,
+    "evaluation": EvaluationSection,
+    "runtime": RuntimeSection,
 }

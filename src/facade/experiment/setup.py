@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from facade.algorithms.base import Algorithm
-from facade.core.engine import Network, Plan, Shard
+from facade.core.algorithm import Algorithm
 from facade.core.names import foreign, is_foreign, look_up
+from facade.core.plan import Network, Plan
 from facade.core.topology import TOPOLOGIES, Topology, connected
-from facade.data.federation import Federation, Ids
+from facade.core.turn import Shard
+from facade.core.types import Ids
+from facade.data.federation import Federation
 from facade.data.load import load
 from facade.errors import ExperimentError
 from facade.experiment.config import Experiment, build_algorithm
-from facade.experiment.sections import Training as TrainingSection
+from facade.experiment.sections import TrainingSection
 from facade.learning import models
 from facade.learning.learner import Inputs, Learner, Training
 from facade.learning.machine import has_bf16_instructions
@@ -109,7 +111,7 @@ def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs
             f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
             f" {len(classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
         )
-    if algorithm.choices > 1 and not learner.executor.features_once:
+    if algorithm.heads_compared > 1 and not learner.executor.features_once:
         warnings.warn(
             "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
             " let its forward end with one call of its head, on one tensor, to compute features once",
@@ -139,7 +141,7 @@ def _optimiser(training: TrainingSection) -> Optimiser:
 
 def _learner(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs, classes: int) -> Learner:
     named = experiment.model.head
-    head = ["*"] if algorithm.all_head else [named] if isinstance(named, str) else named
+    head = ["*"] if algorithm.whole_model_is_head else [named] if isinstance(named, str) else named
     training, runtime = experiment.training, experiment.runtime
     return Learner(
         models.factory(experiment.model.name, inputs.shape, classes),

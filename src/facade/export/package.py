@@ -27,7 +27,7 @@ from facade.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Parcel:
+class Exported:
     """What was written, and what could not be."""
 
     files: list[Path]
@@ -39,7 +39,7 @@ Card = Callable[[list[str], dict[str, str]], str]
 """The text of a model card, from the files beside it and those left out."""
 
 
-def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Parcel:
+def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Exported:
     """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
     result, past = Result.load(run), history.load(run)
     twins = tree.digests(result.models, len(past.test_of))
@@ -55,7 +55,7 @@ def export(run: str | Path, out: str | Path, node: int | None = None, head: int 
     return package(model, result.experiment.model.name, past.classes, Path(out), about)
 
 
-def package(model: Deployed, name: str, classes: list[str], out: Path, about: Card) -> Parcel:
+def package(model: Deployed, name: str, classes: list[str], out: Path, about: Card) -> Exported:
     """Write a model, whose architecture has the given name, in all forms that it can have."""
     from safetensors.torch import save
 
@@ -71,7 +71,7 @@ def package(model: Deployed, name: str, classes: list[str], out: Path, about: Ca
     left_out = {file: form.reason for file, form in forms.items() if form.content is None}
     files["README.md"] = about(sorted(files), left_out).encode()
     _write(files, out, model)
-    return Parcel([out / file for file in sorted(files)], left_out)
+    return Exported([out / file for file in sorted(files)], left_out)
 
 
 def _refuse_full(out: Path) -> None:

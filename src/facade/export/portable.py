@@ -52,14 +52,14 @@ class Deployed(nn.Module):
 
 
 @dataclass(frozen=True)
-class Form:
+class WrittenForm:
     """One way to ship a model: its bytes, or why there are none."""
 
     content: bytes | None
     reason: str = ""
 
 
-def program(model: Deployed) -> Form:
+def program(model: Deployed) -> WrittenForm:
     """A torch.export program that takes any number of samples per call."""
     try:
         with _quietly():
@@ -68,14 +68,14 @@ def program(model: Deployed) -> Form:
             file = io.BytesIO()
             torch.export.save(traced, file)
     except Exception as error:  # whatever the tracer stumbles over is a property of the model
-        return Form(None, f"torch.export cannot trace this model ({_first_line(error)})")
-    return Form(file.getvalue())
+        return WrittenForm(None, f"torch.export cannot trace this model ({_first_line(error)})")
+    return WrittenForm(file.getvalue())
 
 
-def onnx(model: Deployed) -> Form:
+def onnx(model: Deployed) -> WrittenForm:
     """An ONNX model, where its exporter is installed; none that answers otherwise than the model."""
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript")):
-        return Form(None, "ONNX needs an extra: pip install 'facade-dl[onnx]'")
+        return WrittenForm(None, "ONNX needs an extra: pip install 'facade-dl[onnx]'")
     try:
         with _quietly():
             made = torch.onnx.export(
@@ -89,13 +89,17 @@ def onnx(model: Deployed) -> Form:
             )
             content: bytes = made.model_proto.SerializeToString()  # type: ignore[union-attr]
     except Exception as error:
-        return Form(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
+        return WrittenForm(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
     try:
         with _quietly():
             same = model.answers_as(_answered(content, model.example()))
     except Exception as error:  # an operator that the reference implementation lacks, say
-        return Form(None, f"the ONNX model could not be tried ({_first_line(error)})")
-    return Form(content) if same else Form(None, "the ONNX model does not compute what the run's model computes")
+        return WrittenForm(None, f"the ONNX model could not be tried ({_first_line(error)})")
+    return (
+        WrittenForm(content)
+        if same
+        else WrittenForm(None, "the ONNX model does not compute what the run's model computes")
+    )
 
 
 def _answered(content: bytes, samples: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from torch.nn import functional
 from facade.analysis.metrics import Floats
 from facade.analysis.statistics import student_interval
 from facade.core import tree
-from facade.data.federation import Labelled
 from facade.data.load import read
+from facade.data.samples import Labelled
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-from facade.experiment.sections import Data
 from facade.runs import history
 from facade.runs.result import Result
 
@@ -27,7 +27,7 @@ ENOUGH = 5
 
 
 @dataclass(frozen=True)
-class Fit:
+class OfferedModel:
     """A model that some nodes deploy, on a new site's data."""
 
     head: int | None
@@ -48,7 +48,7 @@ class Fit:
         return f"node {self.nodes[0]}" if self.head is None else f"head {self.head}"
 
 
-def site_data(data: Data, classes: Sequence[str], shape: Sequence[int]) -> Labelled:
+def site_data(data: DataSection, classes: Sequence[str], shape: Sequence[int]) -> Labelled:
     """The training samples of a source, or all where it has no others, labelled with the run's class numbers;
     classes are matched by name."""
     site = read(data)
@@ -66,16 +66,16 @@ def site_data(data: Data, classes: Sequence[str], shape: Sequence[int]) -> Label
 
 
 @dataclass(frozen=True)
-class Offer:
+class Recommendation:
     """What a run has for a new site."""
 
-    fits: list[Fit]
+    fits: list[OfferedModel]
     """Every different model that nodes deploy, the best fit first."""
     unused: list[int]
     """Heads that nobody deploys: they were not trained to the end and are not offered."""
 
 
-def offer(run: str | Path, data: Data) -> Offer:
+def recommend(run: str | Path, data: DataSection) -> Recommendation:
     """All deployed models of a run on the site's data, images scaled as the run's were."""
     result, past = Result.load(run), history.load(run)
     shape = result.learner.inputs.shape
@@ -89,9 +89,9 @@ def offer(run: str | Path, data: Data) -> Offer:
     found = []
     for nodes in groups.values():
         losses, accuracy = _examined(result, nodes[0], site)
-        found.append(Fit(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
+        found.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
     unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
-    return Offer(sorted(found, key=lambda fit: fit.loss), unused)
+    return Recommendation(sorted(found, key=lambda fit: fit.loss), unused)
 
 
 def _examined(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
@@ -121,7 +121,7 @@ class Lead(NamedTuple):
         return self.samples >= ENOUGH and self.reach is not None and self.by > self.reach
 
 
-def lead(best: Fit, second: Fit) -> Lead:
+def lead(best: OfferedModel, second: OfferedModel) -> Lead:
     """How much lower the best loss is. The samples are the same for both, so their differences count."""
     difference = second.losses - best.losses
     interval = student_interval(difference.tolist())

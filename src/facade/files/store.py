@@ -80,7 +80,7 @@ def is_aside(path: Path) -> bool:
     return path.name.startswith(".") and path.suffix == ".tmp"
 
 
-class Saved(NamedTuple):
+class StoredFile(NamedTuple):
     """One good file of a store."""
 
     number: int
@@ -115,13 +115,13 @@ class Store:
             unwanted.unlink(missing_ok=True)
         return path
 
-    def newest_first(self) -> Iterator[Saved]:
+    def newest_first(self) -> Iterator[StoredFile]:
         """Good files, the newest first. Of a damaged one a warning names the file and what is wrong."""
         for path in reversed(self._files()):
             stored = _mapped(path)
             damage = _damage(stored)
             if damage is None:
-                yield Saved(int(path.stem), path, stored[: -_FOOTER.size])
+                yield StoredFile(int(path.stem), path, stored[: -_FOOTER.size])
             else:
                 warnings.warn(f"{path} is damaged ({damage}) and not used; going back to the one before", stacklevel=2)
 

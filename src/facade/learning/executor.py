@@ -13,14 +13,14 @@ from torch import Tensor
 from facade.core.tree import Params
 from facade.learning.optimisers import Memory, Optimiser
 
-Part = Literal["core", "head"]
+ModelPart = Literal["core", "head"]
 
 Prepare = Callable[[Tensor], Tensor]
 """Makes stored inputs [..., *shape] what a model takes."""
 
 
 @dataclass(frozen=True)
-class Fit:
+class Batches:
     """The batches of a block of b nodes and what to do with them."""
 
     x: Tensor
@@ -32,7 +32,7 @@ class Fit:
     round: int
     nodes: list[int]
     """[b] ids, to address what is random inside the model."""
-    only: Part | None = None
+    only: ModelPart | None = None
     """The part to train; None trains both. A frozen part runs in evaluation mode."""
 
 
@@ -52,7 +52,7 @@ class Executor(ABC):
     """Whether what the head sees can be computed alone, and what it gives is the model's output."""
 
     @abstractmethod
-    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
+    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
         """Train [b, ...] params and memory in place; the mean loss over the steps, [b]."""
 
     @abstractmethod

@@ -11,30 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from facade.algorithms.seeding import linear_heads
 from facade.core import seeds, tree
 from facade.core.tree import Params
-from facade.data.federation import Ids, Labelled
+from facade.core.types import Ids
+from facade.data.samples import Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learning import rehearsal
-from facade.learning.executor import Executor, Fit, Part
+from facade.learning.executor import Batches, Executor, ModelPart
 from facade.learning.looped import Looped
 from facade.learning.machine import cores
 from facade.learning.optimisers import Memory, Optimiser
-from facade.learning.split_point import find_cut
+from facade.learning.split_point import find_split_point
 from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.learning.stopwatch import Stopwatch
 from facade.learning.torch_modules import copy_weights, named_tensors, under
-
-if TYPE_CHECKING:
-    from facade.core.engine import Samples
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -141,7 +138,7 @@ class Learner:
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
             return Stacked(layers, weights, self._head, self._prepare)
         example = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        cut = find_cut(self._template, self._head, example)
+        cut = find_split_point(self._template, self._head, example)
         return Looped(self._template, self._head, cut, self._prepare, self._bf16)
 
     def _prepare(self, x: Tensor) -> Tensor:
@@ -186,7 +183,7 @@ class Learner:
 
     # Arithmetic
 
-    def fit(self, params: Params, memory: Memory, samples: Samples, only: Part | None = None) -> Fitted:
+    def fit(self, params: Params, memory: Memory, samples: Samples, only: ModelPart | None = None) -> Fitted:
         """Train every node on its samples, batch after batch; inputs stay as they were."""
         params, memory = tree.map(Tensor.clone, params), tree.map(Tensor.clone, memory)
         if samples.count is None:
@@ -199,7 +196,7 @@ class Learner:
             x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
-            batches = Fit(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only)
+            batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only)
             return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
 
         with self.stopwatch.phase("train"):
@@ -219,31 +216,17 @@ class Learner:
         with self.stopwatch.phase("choose"):
             return torch.cat(self._map(_without_gradients(task), self._blocks_of(samples)))
 
-    def fit_linear_heads(self, core: Params, head: Params, samples: Samples, steps: int) -> Params:
-        """Heads of one linear layer fitted to all samples of each node, on a frozen core."""
+    def with_features(self, core: Params, samples: Samples, work: Callable[[int, Tensor, Tensor], R]) -> list[R]:
+        """What `work` makes, node by node, of (row, z, y): z [m, values] is what the node's head sees of all its
+        samples, y [m] their classes. Only for heads of one linear layer."""
 
-        def task(block: slice) -> Params:
-            z, y = self._features(core, samples, block)
-            return linear_heads.fitted(z, y, _of_one(head, block), steps)
-
-        with self.stopwatch.phase("seed"):
-            return tree.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
-
-    def excess(self, core: Params, head: Params, heads: Params, samples: Samples, steps: int) -> Tensor:
-        """[S] float64: how much more the best of the heads [S, j, ...] costs a node than linear heads fitted
-        to its own samples from `head`, in standard errors; NaN for fewer than five samples."""
-
-        def task(block: slice) -> Tensor:
-            z, y = self._features(core, samples, block)
-            return linear_heads.excess(z, y, _of_one(head, block), _of_one(heads, block), steps)
+        def task(block: slice) -> R:
+            drawn = samples.of(block)
+            z = self.executor.features(tree.rows(core, block), drawn.x)[0].cpu()
+            return work(block.start, z, drawn.y[0])
 
         with self.stopwatch.phase("seed"):
-            return torch.stack(self._map(_without_gradients(task), self._blocks_of(samples)))
-
-    def _features(self, core: Params, samples: Samples, block: slice) -> tuple[Tensor, Tensor]:
-        """What the head of one node sees of all its samples, and their classes."""
-        drawn = samples.of(block)
-        return self.executor.features(tree.rows(core, block), drawn.x)[0].cpu(), drawn.y[0]
+            return self._map(_without_gradients(task), self._blocks_of(samples))
 
     def compare(self, models: Params, receiver: Tensor, model: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of models[model[e]] on the samples of the node in row receiver[e]."""
@@ -306,11 +289,6 @@ class Learner:
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
                 " try a smaller training.lr"
             )
-
-
-def _of_one(params: Params, block: slice) -> Params:
-    """What a block of one node has, without the node axis."""
-    return tree.map(lambda leaf: leaf[0], tree.rows(params, block))
 
 
 def _without_gradients(task: Callable[[W], R]) -> Callable[[W], R]:

@@ -14,9 +14,9 @@ from facade.core import tree
 from facade.core.tree import Params
 from facade.errors import ExperimentError
 from facade.learning.dropout import AddressedDropout
-from facade.learning.executor import Executor, Fit, Prepare, in_chunks
+from facade.learning.executor import Batches, Executor, Prepare, in_chunks
 from facade.learning.optimisers import Memory
-from facade.learning.split_point import Cut
+from facade.learning.split_point import SplitPoint
 from facade.learning.torch_modules import copy_weights, named_tensors, under
 
 
@@ -28,7 +28,7 @@ class Looped(Executor):
     block = 1
 
     def __init__(
-        self, module: nn.Module, prefixes: tuple[str, ...], cut: Cut | None, prepare: Prepare, bf16: bool = False
+        self, module: nn.Module, prefixes: tuple[str, ...], cut: SplitPoint | None, prepare: Prepare, bf16: bool = False
     ) -> None:
         self._template = module
         self._prepare = prepare
@@ -39,7 +39,7 @@ class Looped(Executor):
         self._bf16 = bf16
         self._local = threading.local()
 
-    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
+    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
         module, tensors = self._loaded(tree.rows(params, 0))
         self._set_mode(module, batches.only)
         device = batches.x.device

@@ -12,14 +12,14 @@ from facade.learning.torch_modules import is_chain, leaves, named_tensors, under
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitPoint:
     """A model taken apart so that the core's features are computed once for all heads."""
 
     features: Callable[[nn.Module, Tensor], Tensor]
     head: Callable[[nn.Module, Tensor], Tensor]
 
 
-def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
+def find_split_point(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> SplitPoint | None:
     """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
     is the model's output. None: heads are scored by full passes."""
     was_training = module.training
@@ -32,15 +32,15 @@ def find_cut(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> C
         module.train(was_training)
 
 
-def _found(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Cut | None:
+def _found(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> SplitPoint | None:
     if prefixes != ("*",) and is_chain(module) and (at := _head_begins(module, prefixes)):
-        return Cut(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
+        return SplitPoint(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
     if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
         return _trailing(module, prefixes[0], example)
     return None
 
 
-def _in_parts(cut: Cut, module: nn.Module, example: Tensor) -> bool:
+def _in_parts(cut: SplitPoint, module: nn.Module, example: Tensor) -> bool:
     """Whether features are one tensor, a row per sample, so that those of parts can be put together."""
     features = [cut.features(module, part) for part in (example, example[:1])]
     sizes = [part.shape[:1] if isinstance(part, Tensor) else () for part in features]
@@ -76,7 +76,7 @@ class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the h
     """Leaves a forward pass where the head begins."""
 
 
-def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
+def _trailing(module: nn.Module, name: str, example: Tensor) -> SplitPoint | None:
     """The cut before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
     model's."""
     seen: list[tuple[bool, object, int]] = []
@@ -108,4 +108,4 @@ def _trailing(module: nn.Module, name: str, example: Tensor) -> Cut | None:
     [(one_input, of_head, version)] = seen
     if not one_input or of_head is not output or _version_of(output) != version:
         return None
-    return Cut(features, lambda m, z: m.get_submodule(name)(z))
+    return SplitPoint(features, lambda m, z: m.get_submodule(name)(z))

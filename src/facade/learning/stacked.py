@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from facade.core.tree import Params
-from facade.learning.executor import Executor, Fit, Prepare, in_chunks
+from facade.learning.executor import Batches, Executor, Prepare, in_chunks
 from facade.learning.optimisers import Memory
 from facade.learning.torch_modules import is_chain, leaves, named_tensors, under
 
@@ -126,7 +126,7 @@ class Stacked(Executor):
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
         self.gives_features = isinstance(layers[-1], Linear)
 
-    def fit(self, params: Params, memory: Memory, batches: Fit) -> Tensor:
+    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
         """As in Executor; on the CPU, where small models belong."""
         trained = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
         nodes, steps, size = batches.y.shape

@@ -8,7 +8,7 @@ import altair as alt
 
 from facade.analysis.statistics import Estimate
 from facade.paper.settings import Scale
-from facade.paper.study import Beside, Finished
+from facade.paper.study import BesidePublished, Finished
 from facade.paper.theory import DEGREES, L2, Descent, Problem, descend
 from facade.report import charts
 from facade.report.panels import Panel
@@ -75,11 +75,11 @@ def panels(done: Finished) -> list[Panel]:
     return made
 
 
-def numbers(done: Finished) -> list[Beside]:
+def numbers(done: Finished) -> list[BesidePublished]:
     """The measured contraction per round beside the bound's."""
     facts, found = _found(done)
     return [
-        Beside(
+        BesidePublished(
             f"{name_of(descent)}, {name}: contraction per round (published: the bound)",
             Estimate([float(rate)]),
             facts.factor,

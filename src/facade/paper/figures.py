@@ -9,7 +9,7 @@ import altair as alt
 from facade.analysis.statistics import Estimate, cost_to
 from facade.paper.published import FINAL, HIGHEST_FAIR, LABELS_MINORITY, SAVED, TARGETS
 from facade.paper.settings import QUICK_TARGET, Part
-from facade.paper.study import Beside, Finished
+from facade.paper.study import BesidePublished, Finished
 from facade.report import charts, facts
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Panel
@@ -60,7 +60,7 @@ def clusters_of_one(done: Finished) -> list[Panel]:
     return made
 
 
-def cluster_numbers(done: Finished) -> list[Beside]:
+def cluster_numbers(done: Finished) -> list[BesidePublished]:
     """Final accuracies of both clusters."""
     lines = []
     for part in done.runs:
@@ -71,15 +71,15 @@ def cluster_numbers(done: Finished) -> list[Beside]:
             for cluster, value in (("majority", printed.majority), ("minority", printed.minority)):
                 what = f"{part.title} {WORDS[subject.algorithm]} {cluster}"
                 number = "cluster_0" if cluster == "majority" else "cluster_1"
-                lines.append(Beside(what, subject.estimates.get(number), value, 100))
+                lines.append(BesidePublished(what, subject.estimates.get(number), value, 100))
     return lines
 
 
-def label_numbers(done: Finished) -> list[Beside]:
+def label_numbers(done: Finished) -> list[BesidePublished]:
     """Accuracy of the minority with label clusters 30:2."""
     part = next(part for part in done.runs if part.clusters == "30:2")
     return [
-        Beside(
+        BesidePublished(
             f"{part.title} {WORDS[name]} minority", done.subject(part, name).estimates.get("cluster_1"), value, 100, 1
         )
         for name, value in LABELS_MINORITY.items()
@@ -134,14 +134,14 @@ def _printed_highest(part: Part, algorithm: str) -> float | None:
     return HIGHEST_FAIR.get((part.setting.source, part.skew, part.clusters, algorithm))
 
 
-def fair_numbers(done: Finished) -> list[Beside]:
+def fair_numbers(done: Finished) -> list[BesidePublished]:
     """Highest fair accuracies that the paper names."""
     lines = []
     for part in done.runs:
         for subject in done.comparison(part).subjects:
             value = _printed_highest(part, subject.algorithm)
             what = f"{part.title} {WORDS[subject.algorithm]} highest fair accuracy"
-            lines.append(Beside(what, subject.estimates.get("highest_fair_accuracy"), value, 100, 1))
+            lines.append(BesidePublished(what, subject.estimates.get("highest_fair_accuracy"), value, 100, 1))
     return lines
 
 
@@ -175,7 +175,7 @@ def boxes(done: Finished) -> list[Panel]:
     return made
 
 
-def odds_numbers(done: Finished) -> list[Beside]:
+def odds_numbers(done: Finished) -> list[BesidePublished]:
     """DP and EO as the tables print them."""
     lines = []
     for part in done.runs:
@@ -184,7 +184,7 @@ def odds_numbers(done: Finished) -> list[Beside]:
             for number in ("dp", "eo"):
                 value = None if printed is None else float(getattr(printed, number))
                 what = f"{part.title} {WORDS[subject.algorithm]} {number.upper()}"
-                lines.append(Beside(what, subject.estimates.get(number), value, 1, 4))
+                lines.append(BesidePublished(what, subject.estimates.get(number), value, 1, 4))
     return lines
 
 
@@ -210,7 +210,7 @@ def bytes_bars(done: Finished) -> list[Panel]:
     return _bars_per_source(done, "MB per node to the target", rows_of)
 
 
-def bytes_numbers(done: Finished) -> list[Beside]:
+def bytes_numbers(done: Finished) -> list[BesidePublished]:
     """How many percent of the bytes FACADE saves."""
     lines = []
     for part in done.runs:
@@ -219,7 +219,7 @@ def bytes_numbers(done: Finished) -> list[Beside]:
             theirs = _bytes_to(done, part, name).mean
             saved = None if ours is None or not theirs else Estimate([100 * (1 - ours / theirs)])
             published = SAVED.get((part.setting.source, part.clusters, name))
-            lines.append(Beside(f"{part.title} bytes saved against {WORDS[name]}, %", saved, published, 1, 1))
+            lines.append(BesidePublished(f"{part.title} bytes saved against {WORDS[name]}, %", saved, published, 1, 1))
     return lines
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from facade.analysis.metrics import Floats
 from facade.analysis.statistics import Estimate, settlement, settles
 from facade.paper.published import ONE_HEAD_MINORITY, SETTLED_ALL, SETTLED_MINORITY
-from facade.paper.study import Beside, Finished
+from facade.paper.study import BesidePublished, Finished
 from facade.report import charts, facts, theme
 from facade.report.facts import Rows
 from facade.report.panels import Panel
@@ -48,7 +48,7 @@ def heat_map(done: Finished) -> list[Panel]:
     return made
 
 
-def heat_numbers(done: Finished) -> list[Beside]:
+def heat_numbers(done: Finished) -> list[BesidePublished]:
     """The smallest cluster with one head, and which k serves it best."""
     (part,) = done.runs
     comparison = done.comparison(part)
@@ -56,8 +56,8 @@ def heat_numbers(done: Finished) -> list[Beside]:
     by_k = {subject.runs[0].heads: subject.estimates[last] for subject in comparison.subjects}
     best = max(by_k, key=lambda k: by_k[k].mean or 0.0)
     return [
-        Beside("smallest cluster with k = 1, highest accuracy in %", by_k.get(1), ONE_HEAD_MINORITY, 100),
-        Beside("best k for the smallest cluster", Estimate([float(best)]), 3.0, 1, 0),
+        BesidePublished("smallest cluster with k = 1, highest accuracy in %", by_k.get(1), ONE_HEAD_MINORITY, 100),
+        BesidePublished("best k for the smallest cluster", Estimate([float(best)]), 3.0, 1, 0),
     ]
 
 
@@ -73,7 +73,7 @@ def shares(done: Finished) -> list[Panel]:
     return made
 
 
-def share_numbers(done: Finished) -> list[Beside]:
+def share_numbers(done: Finished) -> list[BesidePublished]:
     """When the smallest cluster, and everyone, had settled; of the run that is drawn, as in the paper."""
     (part,) = done.runs
     run = done.comparison(part).subjects[0].runs[0]
@@ -81,8 +81,10 @@ def share_numbers(done: Finished) -> list[Beside]:
     found = settlement(run)
     rest = Estimate([None if found is None or found.settling_round is None else float(found.settling_round)])
     return [
-        Beside("round in which the smallest cluster had agreed on a head", minority, float(SETTLED_MINORITY), 1, 0),
-        Beside("round in which all had settled", rest, float(SETTLED_ALL), 1, 0),
+        BesidePublished(
+            "round in which the smallest cluster had agreed on a head", minority, float(SETTLED_MINORITY), 1, 0
+        ),
+        BesidePublished("round in which all had settled", rest, float(SETTLED_ALL), 1, 0),
     ]
 
 

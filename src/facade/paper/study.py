@@ -41,7 +41,7 @@ def as_compared(run: History) -> History:
 
 
 @dataclass(frozen=True)
-class Beside:
+class BesidePublished:
     """One number of ours and what the paper printed."""
 
     what: str
@@ -63,7 +63,7 @@ class Beside:
         return self.what, ours, published, f"{self.scale * mean - self.published:+.{self.digits}f}"
 
 
-def to_csv(lines: list[Beside], note: str) -> str:
+def to_csv(lines: list[BesidePublished], note: str) -> str:
     """The comparison as a file; the note is its last line."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -74,7 +74,7 @@ def to_csv(lines: list[Beside], note: str) -> str:
     return file.getvalue()
 
 
-def nothing(done: Finished) -> list[Beside]:
+def nothing(done: Finished) -> list[BesidePublished]:
     """The comparison of a study whose figure the paper gives no numbers of."""
     return []
 
@@ -92,7 +92,7 @@ class Study:
     title: str
     parts: tuple[Part, ...]
     draw: Callable[[Finished], list[Panel]]
-    compare: Callable[[Finished], list[Beside]] = nothing
+    compare: Callable[[Finished], list[BesidePublished]] = nothing
     say: Callable[[Finished], list[str]] = silence
     columns: int = 3
     reduced: Callable[[Scale], str] | None = field(default=None)

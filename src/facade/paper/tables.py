@@ -11,7 +11,7 @@ from facade.learning.models import MODELS
 from facade.paper.figures import WORDS
 from facade.paper.published import FINAL, RATES, SIZES, Printed
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale, Setting, experiment
-from facade.paper.study import Beside, Finished
+from facade.paper.study import BesidePublished, Finished
 from facade.report.panels import Panel
 
 COLUMNS = {
@@ -25,7 +25,7 @@ COLUMNS = {
 """Ours, theirs, heading, scale, digits."""
 
 
-def results(done: Finished) -> list[Beside]:
+def results(done: Finished) -> list[BesidePublished]:
     """Tables II to IV, number by number; of DAC also what a final exchange leaves."""
     lines = []
     for part, runs in done.runs.items():
@@ -38,14 +38,14 @@ def results(done: Finished) -> list[Beside]:
     return lines
 
 
-def _numbers(who: str, found: dict[str, Estimate], printed: Printed | None) -> list[Beside]:
+def _numbers(who: str, found: dict[str, Estimate], printed: Printed | None) -> list[BesidePublished]:
     lines = []
     for ours, (theirs, heading, scale, digits) in COLUMNS.items():
         estimate = found.get(ours)
         if ours == "fair_accuracy_of_means" and estimate is None:  # one seed is its own mean
             estimate = found.get("fair_accuracy")
         value = None if printed is None else float(getattr(printed, theirs))
-        lines.append(Beside(f"{who} {heading}", estimate, value, scale, digits))
+        lines.append(BesidePublished(f"{who} {heading}", estimate, value, scale, digits))
     return lines
 
 
@@ -89,7 +89,7 @@ def _weights(setting: Setting) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def rates(done: Finished) -> list[Beside]:
+def rates(done: Finished) -> list[BesidePublished]:
     """Table I: sizes and learning rates, as resolved experiments have them; nothing here is ever reduced."""
     lines = []
     for setting, part in _settings():
@@ -97,11 +97,11 @@ def rates(done: Finished) -> list[Beside]:
         training = made.training
         sizes = (made.n, training.rounds, training.steps, training.batch, _weights(setting))
         for word, ours, theirs in zip(_SIZES, sizes, SIZES[setting.source], strict=True):
-            lines.append(Beside(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
+            lines.append(BesidePublished(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
         for name in RIVALS:
             rate = experiment(part, name, None, 1, Scale()).training.lr
             published = RATES[setting.source][name]
-            lines.append(Beside(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
+            lines.append(BesidePublished(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
     return lines
 
 

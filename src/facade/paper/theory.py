@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from facade.analysis.metrics import separated
 from facade.core import seeds
-from facade.core.engine import play
+from facade.core.engine import drive, play
+from facade.core.messages import Inbox, Post
 from facade.data.synthetic import ROWS, convexity, optimum
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
 from facade.learning.torch_threads import one_intra_op_thread
-from facade.runtimes.local import deliver
+from facade.runtimes.local import among_all
 
 Floats = NDArray[np.float64]
 
@@ -164,13 +165,17 @@ def _distances(setup: Setup, facts: Problem, heads: list[Floats]) -> tuple[Float
     """[T + 1, G] distance of the nearest head before the first round, then after every round the
     largest of a node's chosen head; and whether two clusters share a head in the end."""
     cluster, shard = _cluster(setup), setup.shard(np.arange(setup.federation.n))
-    game = play(setup.algorithm, shard, setup.plan, setup.federation, (0, _started(setup, heads)))
-    post = next(game)
     seen = [np.array([min(np.linalg.norm(head - best) for head in heads) for best in facts.optima])]
-    while post.round < setup.plan.rounds:
-        post = game.send(deliver([post], [shard])[0])
-        seen.append(_apart(_chosen(post.state), facts, cluster))
-    return np.stack(seen), not separated(post.state.choice.numpy(), cluster)
+    choices: list[NDArray[np.int64]] = []
+
+    def exchange(post: Post) -> Inbox:
+        if post.round:
+            seen.append(_apart(_chosen(post.state.facade), facts, cluster))
+            choices.append(post.state.facade.choice.numpy())
+        return among_all(shard)(post)
+
+    drive(play(setup.algorithm, shard, setup.plan, setup.federation, (0, _started(setup, heads))), exchange)
+    return np.stack(seen), not separated(choices[-1], cluster)
 
 
 def _apart(thetas: list[Floats], facts: Problem, cluster: NDArray[np.int64]) -> Floats:
@@ -184,7 +189,8 @@ def _started(setup: Setup, heads: list[Floats]) -> Any:
     state = setup.algorithm.init(shard)
     stacked = torch.from_numpy(np.stack(heads)).expand(setup.federation.n, -1, -1, -1)
     weight, bias = stacked[..., :-1].clone(), stacked[..., -1].clone()
-    return state._replace(heads={name: weight if name.endswith("weight") else bias for name in state.heads})
+    given = {name: weight if name.endswith("weight") else bias for name in state.facade.heads}
+    return state._replace(facade=state.facade._replace(heads=given))
 
 
 def _chosen(state: Any) -> list[Floats]:

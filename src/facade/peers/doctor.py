@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from facade.core.engine import listed, turn_of
 from facade.core.tree import row_bytes
+from facade.core.turn import listed
 from facade.errors import FacadeError
-from facade.peers.node.site_epoch import Scene
-from facade.peers.protocol.link_speed import Caller, Line
+from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.protocol.link_speed import LinkSpeed, SpeedProbe
 from facade.peers.protocol.refusals import RefusedError
 from facade.peers.protocol.rpc import Credentials, Link, UnreachableError
-from facade.peers.protocol.wire import Form
+from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Limits, Membership
 from facade.peers.trust.site import Site
@@ -54,11 +54,11 @@ def _examine(home: Path) -> Iterator[Finding]:
         found = _dates(member.id, member.certificate)
         if found.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
             yield found
-    lines: dict[str, Line] = {}
+    lines: dict[str, LinkSpeed] = {}
     yield from _peers(site, membership, lines)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        scene = Scene.of(site, membership)
+        scene = SiteEpoch.of(site, membership)
     yield _agreement(scene)
     yield from (Finding("note", str(warning.message)) for warning in said)
     yield _disk(site, scene)
@@ -85,7 +85,7 @@ def _dates(whose: str, certificate: str | bytes) -> Finding:
     return Finding("ok", f"the certificate of {whose} is good for {left:.0f} days")
 
 
-def _agreement(scene: Scene) -> Finding:
+def _agreement(scene: SiteEpoch) -> Finding:
     """Sites that print the same two marks play the same experiment on data of the same form."""
     images = sum(len(rows) for rows in scene.shard.data.rows)
     schema = hashlib.sha256(identity.canonical(scene.membership.schema_.model_dump())).hexdigest()
@@ -93,7 +93,7 @@ def _agreement(scene: Scene) -> Finding:
     return Finding("ok", f"{marks} agree with this site's data ({images} training samples)")
 
 
-def _disk(site: Site, scene: Scene) -> Finding:
+def _disk(site: Site, scene: SiteEpoch) -> Finding:
     state = scene.setup.algorithm.init(scene.shard)
     needed = row_bytes(state) * (4 + scene.membership.limits.window)
     free = shutil.disk_usage(site.home).free
@@ -103,14 +103,14 @@ def _disk(site: Site, scene: Scene) -> Finding:
     )
 
 
-def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterator[Finding]:
+def _peers(site: Site, membership: Membership, lines: dict[str, LinkSpeed]) -> Iterator[Finding]:
     """Call every peer; the lines of those that answer are added to `lines`."""
     number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
             continue
         link = Link(Credentials(site.tls_key, site.certificate), member, membership.limits.chunk)
-        caller = Caller(link, membership, number)
+        caller = SpeedProbe(link, membership, number)
         try:
             refused = caller.meet()
             if refused is not None:
@@ -131,12 +131,12 @@ def _peers(site: Site, membership: Membership, lines: dict[str, Line]) -> Iterat
             link.close()
 
 
-def _exchange(scene: Scene, lines: dict[str, Line]) -> Iterator[Finding]:
+def _exchange(scene: SiteEpoch, lines: dict[str, LinkSpeed]) -> Iterator[Finding]:
     """What hearing a round's neighbours takes: with the nearest ones, and with the farthest among them."""
     algorithm = scene.setup.algorithm
     state = algorithm.init(scene.shard)
-    turn = turn_of(scene.shard, scene.plan, scene.membership.first_round)
-    size = Form(algorithm.message(turn, state)).size
+    turn = scene.plan.turn(scene.shard, scene.membership.first_round)
+    size = MessageForm(algorithm.message(turn, state)).size
     wanted = len(listed(scene.shard, algorithm.wanted(turn, state)).sender)
     if not wanted or not lines:
         return

@@ -16,6 +16,7 @@ from typing import Any
 
 from facade.core import tree
 from facade.core.tree import Params
+from facade.core.types import Row
 from facade.errors import FacadeError, StoppedError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
@@ -28,9 +29,8 @@ from facade.peers.trust.membership import Limits
 from facade.peers.trust.site import foreign_names
 from facade.runs import state_files
 from facade.runs.result import Result, judge, summarise
-from facade.runs.rows import Row
 from facade.runs.run_directory import RunDirectory, environment, in_order
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.runtimes.recorder import Progress, Quiet
 
 PRELOADED = [
@@ -187,7 +187,7 @@ def _stopped_by_signals() -> Iterator[None]:
     def stop(number: int) -> None:
         raise StoppedError("stopped, with all sites; a local network is not continued: start another one", number)
 
-    with Bell().listening(stop):
+    with StopSignals().listening(stop):
         yield
 
 

@@ -7,9 +7,9 @@ import gzip
 import json
 from pathlib import Path
 
+from facade.data.section import DataSection
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
-from facade.experiment.sections import Data
 from facade.files import store
 from facade.runs.run_directory import RunDirectory, determining
 
@@ -23,7 +23,9 @@ def archive(run: str | Path, into: str | Path) -> Path:
     directory, kept = RunDirectory(run), Path(into) / run.name
     if not directory.finished:
         raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
-    experiment = Experiment.load(run / "experiment.toml").with_(f"data.root='{Data.model_fields['root'].default}'")
+    experiment = Experiment.load(run / "experiment.toml").with_(
+        f"data.root='{DataSection.model_fields['root'].default}'"
+    )
     rows = directory.rows.path
     if rows.suffix == ".gz":
         raise RunDirectoryError(f"{run} is archived already: it holds no models")

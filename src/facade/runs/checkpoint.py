@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from facade.core import tree
-from facade.core.engine import Ids
 from facade.core.tree import Params
+from facade.core.types import Ids
 from facade.errors import RunDirectoryError
 from facade.files.store import Store
 from facade.runs import state_files

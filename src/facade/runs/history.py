@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from facade.analysis.metrics import Counts, Floats
+from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
-from facade.runs.rows import Row, RowsFile
+from facade.runs.rows import RowsFile
 from facade.runs.run_directory import RunDirectory, determining, other_data
 
 

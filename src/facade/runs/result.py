@@ -18,12 +18,13 @@ from facade.analysis import metrics
 from facade.analysis.metrics import Counts
 from facade.core import tree
 from facade.core.tree import Params
-from facade.data.federation import Federation, Holdings, Labelled
+from facade.core.types import Row
+from facade.data.federation import Federation
+from facade.data.samples import Holdings, Labelled
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.learner import Learner
-from facade.runs.rows import Row
 from facade.runs.run_directory import RunDirectory
 
 _ALIKE = 0.01

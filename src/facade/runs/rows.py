@@ -8,11 +8,10 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
+from facade.core.types import Row
 from facade.errors import RunDirectoryError
-
-Row = dict[str, Any]
 
 
 class RowsFile(Sequence[Row]):

@@ -29,13 +29,14 @@ import numpy as np
 import torch
 
 from facade.core.names import is_foreign
+from facade.core.types import Row
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError
 from facade.experiment.config import Experiment, hashed
 from facade.files import store
 from facade.learning import machine
 from facade.runs import state_files
-from facade.runs.rows import Row, RowsFile
+from facade.runs.rows import RowsFile
 from facade.runs.state_files import Stack
 
 KINDS = ("round", "evaluation", "final")

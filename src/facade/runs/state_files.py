@@ -13,23 +13,8 @@ from torch import Tensor
 
 from facade.core import tree
 from facade.core.tree import Params
-from facade.errors import ExperimentError
 
-_CODES = {
-    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.float16: "F16",
-    torch.int16: "I16", torch.uint8: "U8", torch.int8: "I8", torch.bool: "BOOL",
-}  # fmt: skip
-_TYPES = {code: dtype for dtype, code in _CODES.items()}
-
-
-def check(state: Any) -> None:
-    """Refuse a state that could not be kept."""
-    for name, leaf in tree.flatten(state).items():
-        if leaf.dtype not in _CODES:
-            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
-            raise ExperimentError(
-                f"the algorithm keeps '{name}' as {leaf.dtype}, which a checkpoint cannot hold; use one of: {known}"
-            )
+_TYPES = {code: dtype for dtype, code in tree.DTYPES.items()}
 
 
 class Leaf(NamedTuple):
@@ -65,7 +50,7 @@ def saved(stack: Stack, facts: dict[str, Any] | None = None) -> Iterator[bytes |
     end = 0
     for name, leaf in ordered:
         start, end = end, end + leaf.dtype.itemsize * int(np.prod(leaf.shape))
-        header[name] = {"dtype": _CODES[leaf.dtype], "shape": list(leaf.shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": tree.DTYPES[leaf.dtype], "shape": list(leaf.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text

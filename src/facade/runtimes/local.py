@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from facade.core import tree
-from facade.core.engine import Played, Shard, play
+from facade.core.engine import Played, RoundLoop, drive, play
 from facade.core.messages import Inbox, Post, delivered
+from facade.core.turn import Shard
 from facade.data.federation import Federation
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
@@ -20,8 +20,8 @@ from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint
 from facade.runs.result import Result
 from facade.runs.state_files import Stack
-from facade.runs.stop_signals import Bell
-from facade.runtimes.recorder import Final, Progress, Recorder, record
+from facade.runs.stop_signals import StopSignals
+from facade.runtimes.recorder import FinalState, Progress, Recorder, record
 
 
 def run(
@@ -31,25 +31,25 @@ def run(
     resume: bool = False,
     federation: Federation | None = None,
     progress: Progress | None = None,
-    bell: Bell | None = None,
+    stop_signals: StopSignals | None = None,
 ) -> Result:
     """Run an experiment with all nodes in this process; with `out`, write a run directory.
 
     With `resume`, a run that the directory holds is continued from its newest checkpoint, to the
-    same bits as if it had never stopped; a complete one is loaded. `bell`: one that is listening already.
+    same bits as if it had never stopped; a complete one is loaded. `stop_signals`: one that is listening already.
     """
     return record(
         experiment,
         out,
-        lambda setup: _Here(setup).compute,
+        lambda setup: Simulation(setup).compute,
         resume=resume,
         federation=federation,
         progress=progress,
-        bell=bell,
+        stop_signals=stop_signals,
     )
 
 
-class _Here:
+class Simulation:
     """The shards of a run, one after the other in this process."""
 
     def __init__(self, setup: Setup) -> None:
@@ -60,14 +60,23 @@ class _Here:
     def compute(self, recorder: Recorder) -> Result:
         """Play the run to its end."""
         setup, starts = self._setup, self._starts(recorder.start())
-        games = [
+        rounds = [
             play(setup.algorithm, shard, setup.plan, setup.federation, start)
             for shard, start in zip(self._shards, starts, strict=True)
         ]
+        del starts  # which would keep the first states through the whole run
+
+        def exchange(posts: list[Post]) -> list[Inbox]:
+            recorder.add([row for post in posts for row in post.rows])
+            recorder.between_rounds(posts[0].round, lambda: _states(posts))
+            return deliver(posts, self._shards)
+
         with one_intra_op_thread():
-            state = _drive(games, self._shards, recorder)
+            ends = drive(side_by_side(rounds), exchange)
+        recorder.add([row for played in ends for row in played.rows])
+        state = tree.concat([played.state for played in ends])
         models, n = setup.algorithm.model(state), setup.federation.n
-        return recorder.finish(Final(state_files.here(models), tree.digests(models, n), tree.digests(state, n)))
+        return recorder.finish(FinalState(state_files.here(models), tree.digests(models, n), tree.digests(state, n)))
 
     def _starts(self, checkpoint: Checkpoint | None) -> list[tuple[int, Any]]:
         fresh, self._fresh = self._fresh, []  # not kept alive through the whole run
@@ -76,25 +85,17 @@ class _Here:
         return [checkpoint.of(shard.nodes).like(state) for shard, state in zip(self._shards, fresh, strict=True)]
 
 
-def _drive(games: Sequence[Generator[Post, Inbox, Played]], shards: list[Shard], recorder: Recorder) -> Any:
-    """Carry posts to inboxes until the games are over; the final state of all nodes."""
-    posts = [next(game) for game in games]
-    while True:
-        recorder.add([row for post in posts for row in post.rows])
-        recorder.between_rounds(posts[0].round, functools.partial(_states, posts))
-        ended: list[Played] = []
-        moves: list[Post] = []
-        inboxes = deliver(posts, shards)
+def side_by_side(
+    rounds: Sequence[Generator[Post, Inbox, Played]],
+) -> Generator[list[Post], list[Inbox], list[Played]]:
+    """The rounds of several shards as those of one: all publish, then all are handed what arrived."""
+    loops = [RoundLoop(each) for each in rounds]
+    while posts := [loop.post for loop in loops if loop.post is not None]:
+        inboxes = yield posts
         del posts  # and with them the states before the round
-        for game, inbox in zip(games, inboxes, strict=True):
-            try:
-                moves.append(game.send(inbox))
-            except StopIteration as end:
-                ended.append(end.value)
-        if ended:
-            recorder.add([row for played in ended for row in played.rows])
-            return tree.concat([played.state for played in ended])
-        posts = moves
+        for loop, inbox in zip(loops, inboxes, strict=True):
+            loop.advance(inbox)
+    return [loop.end for loop in loops if loop.end is not None]
 
 
 def _states(posts: list[Post]) -> Stack:
@@ -110,3 +111,8 @@ def deliver(posts: list[Post], shards: list[Shard]) -> list[Inbox]:
         Inbox(pool, senders, torch.from_numpy(shard.nodes), delivered(post.wanted, senders))
         for post, shard in zip(posts, shards, strict=True)
     ]
+
+
+def among_all(shard: Shard) -> Callable[[Post], Inbox]:
+    """The exchange of a shard that hosts every node."""
+    return lambda post: deliver([post], [shard])[0]

@@ -14,6 +14,7 @@ from shlex import quote
 from typing import NamedTuple, Protocol
 
 from facade.core import tree
+from facade.core.types import Row
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError
 from facade.experiment.config import Experiment
@@ -21,10 +22,9 @@ from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
 from facade.runs.result import Result, health_of_heads, judge, summarise
-from facade.runs.rows import Row
 from facade.runs.run_directory import RunDirectory, environment, in_order
 from facade.runs.state_files import Stack
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 
 
 class Progress(Protocol):
@@ -60,7 +60,7 @@ class Quiet:
         pass
 
 
-class Final(NamedTuple):
+class FinalState(NamedTuple):
     """What is left of all nodes at the end, wherever it lies."""
 
     models: Stack
@@ -81,7 +81,7 @@ def record(
     resume: bool = False,
     federation: Federation | None = None,
     progress: Progress | None = None,
-    bell: Bell | None = None,
+    stop_signals: StopSignals | None = None,
 ) -> Result:
     """Run an experiment on a runtime; with `out`, write a run directory. Nothing is written before the
     experiment, its data and the runtime have been found good."""
@@ -97,8 +97,8 @@ def record(
     setup = set_up(experiment, federation)
     compute = runtime(setup)
     if files is None:
-        return compute(Recorder(setup, None, progress, bell))
-    with files.claimed(), contextlib.nullcontext(bell) if bell else Bell().listening() as rings:
+        return compute(Recorder(setup, None, progress, stop_signals))
+    with files.claimed(), contextlib.nullcontext(stop_signals) if stop_signals else StopSignals().listening() as rings:
         files.check(experiment, resume)  # another process may have been here meanwhile
         if files.finished:
             _tidy(files)
@@ -121,12 +121,16 @@ class Recorder:
     """Keeps rows, writes them and checkpoints, and tells whoever watches."""
 
     def __init__(
-        self, setup: Setup, files: RunDirectory | None, progress: Progress | None, bell: Bell | None = None
+        self,
+        setup: Setup,
+        files: RunDirectory | None,
+        progress: Progress | None,
+        stop_signals: StopSignals | None = None,
     ) -> None:
         self.setup = setup
         self._files = files
         self._progress = progress or Quiet()
-        self._bell = bell
+        self._stop_signals = stop_signals
         self._rows: list[Row] = []
         self._kept = 0
         """Rounds that a checkpoint holds."""
@@ -171,7 +175,7 @@ class Recorder:
 
     def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
-        asked = self._bell is not None and self._bell.rung is not None
+        asked = self._stop_signals is not None and self._stop_signals.received is not None
         if self._files is not None and (asked or self._is_due(round)):
             if asked:
                 self._time(round)  # of the rounds since the last evaluation
@@ -187,11 +191,11 @@ class Recorder:
     def heed(self) -> None:
         """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
         checkpoint is kept."""
-        if self._bell is not None and self._bell.rung is not None:
+        if self._stop_signals is not None and self._stop_signals.received is not None:
             said = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
-            raise StoppedError(said, self._bell.rung)
+            raise StoppedError(said, self._stop_signals.received)
 
-    def finish(self, final: Final) -> Result:
+    def finish(self, final: FinalState) -> Result:
         """Sum up the run from its rows and what is left of the nodes."""
         setup, files = self.setup, self._files
         rows = self._rows if files is None else files.rows

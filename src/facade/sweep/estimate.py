@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from facade.core.engine import play
+from facade.core.engine import drive, play
+from facade.core.messages import Inbox, Post
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, FacadeError
 from facade.experiment.config import Experiment
@@ -17,7 +17,7 @@ from facade.experiment.setup import set_up
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.runs.history import hash_of
 from facade.runs.run_directory import determining
-from facade.runtimes.local import deliver
+from facade.runtimes.local import among_all
 from facade.sweep.jobs import Job
 
 _FEW = 256
@@ -93,17 +93,21 @@ def trial(experiment: Experiment) -> Price:
     shard = setup.shard(np.arange(setup.federation.n))
     federation, share = _with_few_tests(setup.federation)
     watch, rounds = setup.learner.stopwatch, experiment.training.rounds
-    game = play(setup.algorithm, shard, setup.plan, federation, (max(rounds - 2, 0), setup.algorithm.init(shard)))
+    start = max(rounds - 2, 0), setup.algorithm.init(shard)
     started = loaded = time.perf_counter()
-    post = next(game)
-    if post.round < rounds - 1:  # that round also warmed caches up: time the next one
-        watch.lap()
-        started = time.perf_counter()
-        post = game.send(deliver([post], [shard])[0])
-    round = time.perf_counter() - started - watch.lap().get("evaluate", 0.0)
-    with contextlib.suppress(StopIteration):
-        game.send(deliver([post], [shard])[0])
-    return Price(loaded - began, round, watch.lap()["evaluate"] / share)
+    taken = 0.0
+
+    def exchange(post: Post) -> Inbox:
+        nonlocal started, taken
+        if post.round < rounds - 1:  # that round also warmed caches up: the next one is timed
+            watch.lap()
+            started = time.perf_counter()
+        elif post.round == rounds - 1:
+            taken = time.perf_counter() - started - watch.lap().get("evaluate", 0.0)
+        return among_all(shard)(post)
+
+    drive(play(setup.algorithm, shard, setup.plan, federation, start), exchange)
+    return Price(loaded - began, taken, watch.lap()["evaluate"] / share)
 
 
 def _with_few_tests(federation: Federation) -> tuple[Federation, float]:

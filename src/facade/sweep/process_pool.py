@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.sweep.jobs import Job
 from facade.sweep.worker import Event, compute
 
@@ -32,34 +32,37 @@ class Ended:
     reason: str = ""
 
 
-def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
-    """Compute the runs, `at_once` at a time, telling their progress. SIGINT and SIGTERM ring the bell and
+def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, stop_signals: StopSignals) -> Iterator[Ended]:
+    """Compute the runs, `at_once` at a time, telling their progress. SIGINT and SIGTERM ring the stop signals and
     end it once every run under way has written a checkpoint: those end as "stopped", the rest is not
     begun."""
     if at_once > 1:
-        yield from _in_processes(jobs, min(at_once, len(jobs)), tell, bell)
+        yield from _in_processes(jobs, min(at_once, len(jobs)), tell, stop_signals)
         return
     from facade.runtimes import local
 
-    run = functools.partial(local.run, bell=bell)
-    with bell.listening():
+    run = functools.partial(local.run, stop_signals=stop_signals)
+    with stop_signals.listening():
         for job in jobs:
-            if bell.rung is not None:
+            if stop_signals.received is not None:
                 return
             yield Ended(job, **compute(job.experiment, job.path, functools.partial(tell, job), run))
 
 
 def spread(
-    jobs: Sequence[Job], computers: Sequence[contextlib.AbstractContextManager[Compute]], tell: Tell, bell: Bell
+    jobs: Sequence[Job],
+    computers: Sequence[contextlib.AbstractContextManager[Compute]],
+    tell: Tell,
+    stop_signals: StopSignals,
 ) -> Iterator[Ended]:
     """Compute the runs in threads, one per computer, each run by whoever is free. Nothing is begun once the
-    bell has rung. Whatever goes wrong in a thread fails one run: whoever waits is always told its end."""
+    stop signals have come. Whatever goes wrong in a thread fails one run: whoever waits is always told its end."""
     todo, lock = iter(jobs), threading.Lock()
     events: queue.SimpleQueue[tuple[Job, Event] | None] = queue.SimpleQueue()
 
     def following() -> Job | None:
         with lock:
-            return None if bell.rung is not None else next(todo, None)
+            return None if stop_signals.received is not None else next(todo, None)
 
     def told(job: Job, event: Event) -> None:
         events.put((job, event))
@@ -87,27 +90,27 @@ def spread(
                 tell(job, event)
 
 
-def _in_processes(jobs: Sequence[Job], size: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
-    places = [_Place(bell) for _ in range(size)]
+def _in_processes(jobs: Sequence[Job], size: int, tell: Tell, stop_signals: StopSignals) -> Iterator[Ended]:
+    slots = [_Slot(stop_signals) for _ in range(size)]
 
     def stop(signal: int) -> None:
-        for place in places:
-            place.stop()
+        for slot in slots:
+            slot.stop()
 
-    with bell.listening(stop):
+    with stop_signals.listening(stop):
         try:
-            yield from spread(jobs, places, tell, bell)
+            yield from spread(jobs, slots, tell, stop_signals)
         finally:
-            for place in places:
-                place.clear()
+            for slot in slots:
+                slot.clear()
 
 
-class _Place:
+class _Slot:
     """Where one worker process after the other computes runs: one that dies fails one run, and another
     takes its place."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, stop_signals: StopSignals) -> None:
+        self._stop_signals = stop_signals
         self._worker: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -137,7 +140,9 @@ class _Place:
             worker.kill()
         code = worker.wait()
         reason = f"its process ended with code {code} (killed, or out of memory?)"
-        return {"ended": "stopped"} if self._bell.rung is not None else {"ended": "failed", "reason": reason}
+        return (
+            {"ended": "stopped"} if self._stop_signals.received is not None else {"ended": "failed", "reason": reason}
+        )
 
     def stop(self) -> None:
         """Let the run under way write a checkpoint and end."""
@@ -159,6 +164,6 @@ class _Place:
         command = [sys.executable, "-m", "facade.sweep.worker"]
         pipe = subprocess.PIPE
         self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
-        if self._bell.rung is not None:
+        if self._stop_signals.received is not None:
             self._worker.terminate()
         return self._worker

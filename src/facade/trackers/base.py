@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from facade.core.types import Row
 from facade.errors import ExperimentError
 from facade.experiment.config import Experiment
-from facade.runs.rows import Row
 from facade.runtimes.recorder import Progress, Quiet
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from facade.core.types import Row
 from facade.experiment.config import Experiment
-from facade.runs.rows import Row
 from facade.trackers.base import Tracker
 
 

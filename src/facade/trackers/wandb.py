@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from facade.core.types import Row
 from facade.experiment.config import Experiment
-from facade.runs.rows import Row
 from facade.trackers.base import Tracker
 
 

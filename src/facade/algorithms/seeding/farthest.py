@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from facade.algorithms.base import joined, put
+from facade.algorithms.core_and_heads import joined, put
+from facade.algorithms.seeding import linear_heads
 from facade.algorithms.seeding.linear_heads import FOLDS
 from facade.core import seeds, tree
-from facade.core.engine import Turn
 from facade.core.messages import Deliveries, Inbox, waves
 from facade.core.tree import Params
+from facade.core.turn import Turn
 
-CALM = 3
+AVERAGING_ROUNDS = 3
 """Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
@@ -73,13 +74,13 @@ class Calendar(NamedTuple):
     heads: int
 
     def stage(self, turn: Turn) -> int:
-        """Which seed a round after the warm-up looks for; below 0 while nodes calm down, k when all
+        """Which seed a round after the warm-up looks for; below 0 while nodes average, k when all
         are found."""
-        return min((turn.round - self.warmup - CALM) // turn.plan.spread, self.heads)
+        return min((turn.round - self.warmup - AVERAGING_ROUNDS) // turn.spread, self.heads)
 
     def ready(self, spread: int) -> int:
         """The round in which all seeds are found."""
-        return self.warmup + CALM + self.heads * spread
+        return self.warmup + AVERAGING_ROUNDS + self.heads * spread
 
 
 def start(heads: Params) -> Seeding:
@@ -135,7 +136,8 @@ def best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
     best, score, origin = inbox.own.clone(), seeding.score.clone(), seeding.origin.clone()
     for rows, messages, _ in waves(*_heard(inbox)):
         new, by = scores[messages], origins[messages]
-        better = (by >= 0) & ((new > score[rows]) | ((new == score[rows]) & (by < origin[rows])))
+        own, held = score[rows], origin[rows]
+        better = (by >= 0) & ((held < 0) | (new > own) | ((new == own) & (by < held)))
         rows, messages = rows[better], messages[better]
         best[rows], score[rows], origin[rows] = messages, scores[messages], origins[messages]
     return seeding._replace(score=score, origin=origin), best
@@ -167,7 +169,7 @@ def fitted(turn: Turn, seeding: Seeding, core: Params, head: Params) -> Seeding:
 def private_heads(turn: Turn, core: Params, head: Params) -> Params:
     """[S, ...] heads fitted to each node's own data on top of a frozen core."""
     if turn.learner.head_is_linear:
-        return turn.learner.fit_linear_heads(core, head, turn.all_samples(), FITTING_STEPS)
+        return linear_heads.fit_each(turn.learner, core, head, turn.all_samples(), FITTING_STEPS)
     model = joined(core, head)
     samples = turn.samples("private", FITTING_STEPS)
     return turn.learner.split(turn.learner.fit(model, turn.learner.memory(model), samples, only="head").params)[1]
@@ -179,7 +181,7 @@ def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int,
         return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
     earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
     if auto:
-        return turn.learner.excess(core, head, earlier, turn.all_samples(), FITTING_STEPS)
+        return linear_heads.excess_of_each(turn.learner, core, head, earlier, turn.all_samples(), FITTING_STEPS)
     return regret(turn, core, earlier, seeding.own)
 
 

@@ -1,6 +1,6 @@
 """Heads of one linear layer, fitted to the features of one node's samples and judged row by row.
 
-Features z [rows, values] and classes y [rows] are those of one node; a head has no node axis here.
+Features z [rows, values] and classes y [rows] are those of one node; where they are given, a head has no node axis.
 """
 
 from __future__ import annotations
@@ -9,10 +9,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from facade.core import tree
 from facade.core.tree import Params
+from facade.data.samples import Samples
+from facade.learning.learner import Learner
 
 FOLDS = 5
 """Parts of a node's samples of which each is judged by a head fitted to the others."""
+
+
+def fit_each(learner: Learner, core: Params, head: Params, samples: Samples, steps: int) -> Params:
+    """[S, ...] heads fitted to all samples of each node, from its `head`, on top of its core."""
+
+    def fit(row: int, z: Tensor, y: Tensor) -> Params:
+        return fitted(z, y, tree.rows(head, row), steps)
+
+    return tree.stack(learner.with_features(core, samples, fit))
+
+
+def excess_of_each(learner: Learner, core: Params, head: Params, heads: Params, samples: Samples, steps: int) -> Tensor:
+    """[S] float64: how much more the best of the heads [S, j, ...] costs a node than heads fitted to its own samples
+    from `head`, in standard errors; NaN for fewer than five samples."""
+
+    def judge(row: int, z: Tensor, y: Tensor) -> Tensor:
+        return excess(z, y, tree.rows(head, row), tree.rows(heads, row), steps)
+
+    return torch.stack(learner.with_features(core, samples, judge))
 
 
 def fitted(z: Tensor, y: Tensor, head: Params, steps: int) -> Params:

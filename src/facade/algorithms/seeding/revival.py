@@ -15,15 +15,15 @@ from torch import Tensor
 from facade.algorithms.seeding.farthest import NEVER, Calendar, Seeding, best_bids, fitted, regret, without_the_few
 from facade.algorithms.seeding.health import MEMORY
 from facade.core import tree
-from facade.core.engine import Turn
 from facade.core.messages import Inbox
 from facade.core.tree import Params
+from facade.core.turn import Turn
 
 NO_BID = -4 * NEVER
 """Less than any bid, so that nodes which make none pass all others on."""
 
 
-class Model(NamedTuple):
+class ModelParts(NamedTuple):
     """What nodes have when they bid: core, all heads [S, k, ...], and the head each uses."""
 
     core: Params
@@ -42,10 +42,10 @@ class Moment(NamedTuple):
 
 def moment(turn: Turn, calendar: Calendar) -> Moment:
     """Windows open MEMORY rounds after all seeds were found, and every MEMORY rounds from then on."""
-    return Moment(*divmod(max(turn.round - calendar.ready(turn.plan.spread), 0), MEMORY))
+    return Moment(*divmod(max(turn.round - calendar.ready(turn.spread), 0), MEMORY))
 
 
-def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, calendar: Calendar) -> tuple[Seeding, Tensor]:
+def revive(turn: Turn, seeding: Seeding, model: ModelParts, dead: Tensor, calendar: Calendar) -> tuple[Seeding, Tensor]:
     """Bid while a window is open, and where it closes with one's own bid the best, replace the first of the
     dead heads (dead [S, k]) by the private one, once: the second result [S, k] says where. A node that is offline
     when the window closes does so when it is back."""
@@ -53,7 +53,7 @@ def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, calendar: C
     if window == 0:
         return seeding, torch.zeros_like(dead)
     stage = calendar.heads + window
-    if place < turn.plan.spread:
+    if place < turn.spread:
         return _bid(turn, seeding, model, dead.any(1), stage), torch.zeros_like(dead)
     won = (seeding.origin == torch.from_numpy(turn.shard.nodes)) & (seeding.stage == stage)
     done = seeding._replace(origin=torch.where(won, -1, seeding.origin))
@@ -63,10 +63,10 @@ def revive(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, calendar: C
 def listen(turn: Turn, seeding: Seeding, inbox: Inbox, calendar: Calendar) -> Seeding:
     """Keep the best bid heard while a window is open."""
     window, place = moment(turn, calendar)
-    return best_bids(seeding, inbox)[0] if window and place < turn.plan.spread else seeding
+    return best_bids(seeding, inbox)[0] if window and place < turn.spread else seeding
 
 
-def _bid(turn: Turn, seeding: Seeding, model: Model, dead: Tensor, stage: int) -> Seeding:
+def _bid(turn: Turn, seeding: Seeding, model: ModelParts, dead: Tensor, stage: int) -> Seeding:
     """Nodes that hold a head dead (dead [S]) bid their regret, once in a window."""
     behind = seeding.stage < stage
     bidders = torch.nonzero(behind & dead).flatten()

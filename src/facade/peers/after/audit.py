@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from facade.errors import ExperimentError, first_mistake
 from facade.peers.node.journal import Event, lines
-from facade.peers.protocol.access import Audience
+from facade.peers.protocol.access import Access
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Membership, vouched
 from facade.peers.trust.site import foreign_names
@@ -245,7 +245,7 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
     """Messages that came from others than the round's graph, or the algorithm, allows; and, as notes, lists of which
     that cannot be said."""
     by_epoch = {membership.epoch: membership for membership in epochs.known}
-    audiences: dict[int, Audience | None] = {}
+    audiences: dict[int, Access | None] = {}
     findings, notes = [], []
     for event, receiver in heard:
         membership = by_epoch[event.epoch]
@@ -262,7 +262,7 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
     return findings, notes
 
 
-def _audience(membership: Membership) -> tuple[Audience | None, str]:
+def _audience(membership: Membership) -> tuple[Access | None, str]:
     """Who may hear whom under a list, or why that cannot be said: code that it names is not run for an audit."""
     from facade.experiment.config import Experiment
     from facade.experiment.setup import planned
@@ -274,4 +274,4 @@ def _audience(membership: Membership) -> tuple[Audience | None, str]:
         return None, f"{epoch}: who may hear whom was not judged, for {key} = '{name}' is code of the sites' own"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were given when the list was played by
-        return Audience(*planned(Experiment.of(membership.experiment))), ""
+        return Access(*planned(Experiment.of(membership.experiment))), ""

@@ -79,7 +79,7 @@ def write_site(site: Site, facts: dict[str, Any]) -> Path:
     return path
 
 
-class Final(BaseModel):
+class FinalTest(BaseModel):
     """How a site's model did in the end."""
 
     confusion: list[list[Annotated[int, Field(ge=0, lt=1 << 53)]]]
@@ -112,7 +112,7 @@ class SiteFacts(BaseModel):
     algorithm: str
     policy: str
     images: int
-    final: Final
+    final: FinalTest
     gain: float | None = None
     ledger: dict[str, Unheard]
 

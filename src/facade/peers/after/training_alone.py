@@ -6,27 +6,24 @@ from typing import Any
 
 from facade.algorithms.local import Local
 from facade.analysis import metrics
-from facade.core.engine import play
+from facade.core.engine import drive, play
+from facade.core.types import Row
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after.outcome import Outcome
-from facade.peers.node.site_epoch import Scene, inbox_of
-from facade.runs.rows import Row, RowsFile
+from facade.peers.node.site_epoch import SiteEpoch, inbox_of
+from facade.runs.rows import RowsFile
 
 
-def alone(scene: Scene) -> list[list[int]]:
+def alone(scene: SiteEpoch) -> list[list[int]]:
     """The confusion matrix of this site's model after training alone, on the same batches."""
-    game = play(Local(), scene.shard, scene.plan, scene.setup.federation)
+    rounds = play(Local(), scene.shard, scene.plan, scene.setup.federation)
     with one_intra_op_thread():
-        post = next(game)
-        while True:
-            try:
-                post = game.send(inbox_of(scene.number, post.outbox, {}, False))
-            except StopIteration as end:
-                confusion: list[list[int]] = end.value.rows[-1]["confusion"]
-                return confusion
+        played = drive(rounds, lambda post: inbox_of(scene.number, post.outbox, {}, False))
+    confusion: list[list[int]] = played.rows[-1]["confusion"]
+    return confusion
 
 
-def facts(outcome: Outcome, scene: Scene, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
+def facts(outcome: Outcome, scene: SiteEpoch, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
     """What site.json holds: counts and the ledger; no data, no weights."""
     last: dict[str, Row] = {}
     for row in rows:

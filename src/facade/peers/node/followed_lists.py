@@ -5,13 +5,13 @@ from __future__ import annotations
 from facade.errors import ExperimentError
 from facade.files import store
 from facade.peers.node.journal import Journal
-from facade.peers.node.site_epoch import Scene
+from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, load, read, verified
 from facade.peers.trust.site import Site, check_playable
 
 
-class Lists:
+class FollowedLists:
     """The epochs that a site knows, and what each of them makes of it."""
 
     def __init__(self, site: Site) -> None:
@@ -23,7 +23,7 @@ class Lists:
             self._kept.mkdir(parents=True, exist_ok=True)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
             self.epochs.add(load(earlier, site.settings.admins))
-        self._scenes: dict[int, Scene] = {}
+        self._scenes: dict[int, SiteEpoch] = {}
         self._seen: int | None = None
         """When the list was written that was taken last."""
         self._refused: bytes | None = None
@@ -69,7 +69,7 @@ class Lists:
         except OSError:
             return 0
 
-    def scene(self, round: int) -> Scene:
+    def scene(self, round: int) -> SiteEpoch:
         """What the list that governs a round makes of this site; RemovedError if it is no member then,
         ExperimentError if the others will not accept its certificate."""
         membership = self.epochs.governing(round)
@@ -81,7 +81,7 @@ class Lists:
                 f" the certificate of this site ({own[:16]}); run: facade node rotate --finish, and start again"
             )
         if membership.epoch not in self._scenes:
-            self._scenes[membership.epoch] = Scene.of(self._site, membership)
+            self._scenes[membership.epoch] = SiteEpoch.of(self._site, membership)
         return self._scenes[membership.epoch]
 
     def recall(self, rounds: range) -> None:
@@ -89,7 +89,7 @@ class Lists:
         for round in rounds:
             membership = self.epochs.governing(round)
             if membership.has(self._site.settings.id) and membership.epoch not in self._scenes:
-                self._scenes[membership.epoch] = Scene.of(self._site, membership)
+                self._scenes[membership.epoch] = SiteEpoch.of(self._site, membership)
 
     def forget(self, before: int) -> None:
         """Drop what only rounds before a given one need: their messages are no longer kept."""

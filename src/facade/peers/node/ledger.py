@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass
-class Entry:
+class PeerRecord:
     """One peer, as this node met it."""
 
     heard: int = 0
@@ -28,11 +28,11 @@ class Ledger:
     """Entries by the members' ids. Part of every checkpoint, so that a restart forgets nothing."""
 
     def __init__(self, written: dict[str, Any] | None = None) -> None:
-        self.entries = {id: Entry(**entry) for id, entry in (written or {}).items()}
+        self.entries = {id: PeerRecord(**entry) for id, entry in (written or {}).items()}
 
-    def of(self, id: str) -> Entry:
+    def of(self, id: str) -> PeerRecord:
         """A peer's entry."""
-        return self.entries.setdefault(id, Entry())
+        return self.entries.setdefault(id, PeerRecord())
 
     def refuse(self, id: str, reason: str) -> None:
         """A message of a peer was not used."""

@@ -15,29 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from facade.core import tree
-from facade.core.engine import Played, play, turn_of
+from facade.core.engine import Played, play
 from facade.core.messages import Everyone, Inbox, Post
+from facade.core.types import Row
 from facade.errors import DivergedError, FacadeError
 from facade.files import store
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after import training_alone as beside
 from facade.peers.after.outcome import Outcome, read_site, write_site
-from facade.peers.node.followed_lists import Lists
+from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Event, Journal, Metrics, lines
 from facade.peers.node.ledger import Ledger
-from facade.peers.node.outgoing import Checkpoints, LostCheckpointError, Outgoing, Saved
-from facade.peers.node.pulling import Ask, BehindError, Gatherer, ShutOutError
+from facade.peers.node.outgoing import LostCheckpointError, Outgoing, SiteCheckpoint, SiteCheckpoints
+from facade.peers.node.pulling import BehindError, Demand, Puller, ShutOutError
 from facade.peers.node.shutdown import part, step_aside
 from facade.peers.node.site_epoch import RemovedError, inbox_of
 from facade.peers.node.start_up import await_everybody, await_first_round
 from facade.peers.node.waiting import Patient, Policy, policy
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.rpc import Credentials, Links, Server
-from facade.peers.protocol.wire import Form, Origin, not_finite, pack
+from facade.peers.protocol.wire import MessageForm, Origin, not_finite, pack
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Member, Membership
 from facade.peers.trust.site import Site
-from facade.runs.rows import Row
 from facade.runs.run_directory import RunDirectory, environment
 
 Watch = Callable[[list[Row]], None]
@@ -66,8 +66,8 @@ class Node:
         self._watch = watch
         self._baseline = baseline
         self._files = RunDirectory(site.run)
-        self.lists = Lists(site)
-        self._checkpoints = Checkpoints(self._files)
+        self.lists = FollowedLists(site)
+        self._checkpoints = SiteCheckpoints(self._files)
         self._saved = self._checkpoints.newest()
         self._outcome = Outcome.load(site.run)
         with contextlib.ExitStack() as opened:
@@ -110,7 +110,7 @@ class Node:
         opened.callback(self.links.close)
         digests = self._heard_before(begun)
         self._mixed = self._mixed_before(begun)
-        self._gatherer = Gatherer(self.links, self.ledger, self.journal, self.metrics, digests, self._notice)
+        self._gatherer = Puller(self.links, self.ledger, self.journal, self.metrics, digests, self._notice)
         if self._saved is not None and self._saved.epoch != self.membership.epoch:
             self._outgoing.withdraw(begun)
         self._server = Server(self.gate, own, site.settings.listen or site.settings.address, self._callers, shared_port)
@@ -285,13 +285,13 @@ class Node:
         if not senders:
             return {}
         scene = self._scene
-        turn = turn_of(scene.shard, scene.plan, round)
+        turn = scene.plan.turn(scene.shard, round)
         algorithm = scene.setup.algorithm
-        form = Form(own, algorithm.no_weights)
+        form = MessageForm(own, algorithm.entries_without_weights)
         refuse = functools.partial(algorithm.refuse, turn)
         plan = scene.plan
         last = plan.rounds if plan.all_reduce else plan.rounds - 1
-        ask = Ask(round, senders, form, refuse, last, policy, final=round == plan.rounds)
+        ask = Demand(round, senders, form, refuse, last, policy, final=round == plan.rounds)
         return self._gatherer.gather(scene.membership, scene.number, ask)
 
     def _jump(self, to: int) -> tuple[int, Any]:
@@ -304,9 +304,9 @@ class Node:
         if to == scene.plan.rounds:
             return to, state
         algorithm = scene.setup.algorithm
-        turn = turn_of(scene.shard, scene.plan, to)
+        turn = scene.plan.turn(scene.shard, to)
         own = algorithm.message(turn, state)
-        enough = 3 * algorithm.choices
+        enough = 3 * algorithm.heads_compared
         heard: dict[int, Any] = {}
         oldest = max(scene.membership.first_round, to - scene.membership.limits.window // 2 + 1)
         for round in range(to, oldest - 1, -1):
@@ -343,7 +343,7 @@ class Node:
             self._scene = scene
             self.gate.last_round = scene.plan.rounds
             self.journal.write("epoch", epoch=self.membership.epoch, round=round, rounds=scene.plan.rounds)
-        return scene.start(Saved(round, self.membership.epoch, tree.flatten(self._post.state), {}, 0))[1]
+        return scene.start(SiteCheckpoint(round, self.membership.epoch, tree.flatten(self._post.state), {}, 0))[1]
 
     def _why_shut_out(self) -> FacadeError:
         """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""

@@ -93,7 +93,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SiteCheckpoint:
     """A node at the start of a round."""
 
     round: int
@@ -105,7 +105,7 @@ class Saved:
     """Bytes of rows.jsonl at that moment."""
 
 
-class Checkpoints:
+class SiteCheckpoints:
     """The newest three checkpoints of a node."""
 
     def __init__(self, files: RunDirectory) -> None:
@@ -117,12 +117,12 @@ class Checkpoints:
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
         self._store.write(round, state_files.saved(state_files.here(state), facts))
 
-    def newest(self) -> Saved | None:
+    def newest(self) -> SiteCheckpoint | None:
         """The newest one that is whole, and whose rows are."""
         for saved in self._store.newest_first():
             state, facts = state_files.opened(saved.content)
             if self._files.length("rows.jsonl") >= facts["rows"]:
-                return Saved(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
+                return SiteCheckpoint(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None
 
     def missing(self) -> str:

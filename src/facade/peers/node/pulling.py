@@ -18,7 +18,7 @@ from facade.peers.node.waiting import Policy, Wait
 from facade.peers.protocol.headers import Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.rpc import Links, UnreachableError
-from facade.peers.protocol.wire import Form, Origin
+from facade.peers.protocol.wire import MessageForm, Origin
 from facade.peers.trust.membership import Membership
 
 SMALLEST_CHUNK, FIRST_CHUNK, LARGEST_CHUNK = 1 << 15, 1 << 18, 1 << 20
@@ -47,12 +47,12 @@ class Refuse(Protocol):
 
 
 @dataclass(frozen=True)
-class Ask:
+class Demand:
     """What a round needs."""
 
     round: int
     senders: list[int]
-    form: Form
+    form: MessageForm
     refuse: Refuse
     last: int
     """The last round that has an exchange."""
@@ -88,7 +88,7 @@ class _News:
     behind: int | None = None
 
 
-class Gatherer:
+class Puller:
     """Pulls messages for one node."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Gatherer:
         self._chunks: dict[str, int] = {}
         """Bytes to ask a member for first, as its line did the last time."""
 
-    def gather(self, membership: Membership, own: int, ask: Ask) -> dict[int, Any]:
+    def gather(self, membership: Membership, own: int, ask: Demand) -> dict[int, Any]:
         """Messages by sender. RefusedError never leaves: what is refused is missing. So is what a peer
         no longer keeps; BehindError only if more of the peers say so than still have their messages: one
         of them alone must not make this node leave out its training."""
@@ -136,7 +136,7 @@ class Gatherer:
         return heard
 
     def _await(
-        self, membership: Membership, ask: Ask, wait: Wait, pulls: dict[int, _Pull], news: queue.SimpleQueue[_News]
+        self, membership: Membership, ask: Demand, wait: Wait, pulls: dict[int, _Pull], news: queue.SimpleQueue[_News]
     ) -> dict[int, Any]:
         heard: dict[int, Any] = {}
         behind: list[int] = []
@@ -177,7 +177,7 @@ class Gatherer:
             raise ShutOutError
         return heard
 
-    def _note_missed(self, ask: Ask, wait: Wait) -> None:
+    def _note_missed(self, ask: Demand, wait: Wait) -> None:
         """Say in the log who did not come, and how long they were waited for when all others had."""
         if not wait.outstanding:
             return
@@ -198,7 +198,7 @@ class Gatherer:
             self._journal.refused(id, reply.reason.word, details=why, side="callee", round=round)
         pull.refused = reply.reason
 
-    def _record(self, membership: Membership, ask: Ask, pulls: dict[int, _Pull], wait: Wait) -> None:
+    def _record(self, membership: Membership, ask: Demand, pulls: dict[int, _Pull], wait: Wait) -> None:
         for peer, pull in pulls.items():
             id = membership.members[peer].id
             entry = self._ledger.of(id)
@@ -223,7 +223,7 @@ class Gatherer:
         self,
         membership: Membership,
         own: int,
-        ask: Ask,
+        ask: Demand,
         pull: _Pull,
         news: queue.SimpleQueue[_News],
         room: threading.Semaphore,
@@ -242,7 +242,7 @@ class Gatherer:
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
             news.put(_News(pull, refusal=RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")))
 
-    def accept(self, origin: Origin, ask: Ask, content: tuple[bytes, bytes]) -> Any:
+    def accept(self, origin: Origin, ask: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
         body, digest = content
         message = ask.form.unpack(body, digest, origin)
@@ -256,7 +256,7 @@ class Gatherer:
         return message
 
     def _fetch(
-        self, membership: Membership, own: int, ask: Ask, pull: _Pull, room: threading.Semaphore
+        self, membership: Membership, own: int, ask: Demand, pull: _Pull, room: threading.Semaphore
     ) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
         peer, pause = membership.members[pull.peer], _SHORTEST_PAUSE
@@ -306,7 +306,7 @@ def _look(membership: Membership, pulls: dict[int, _Pull], wait: Wait) -> None:
     wait.sending = {ids[peer] for peer, pull in pulls.items() if pull.content}
 
 
-def _beyond(ask: Ask, there: int) -> int:
+def _beyond(ask: Demand, there: int) -> int:
     """Where a peer is that no longer keeps the round asked for; RefusedError if it is not further."""
     if min(there, ask.last) <= ask.round:
         raise RefusedError(Reason.MALFORMED_REPLY, f"round {ask.round} is gone, says a peer in round {there}")

@@ -16,7 +16,7 @@ from facade.peers.node.ask_members import Answer, ask_each, others
 from facade.peers.protocol.headers import Kind, Reply, Status
 from facade.peers.protocol.refusals import RefusedError
 from facade.peers.trust.membership import Member
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from facade.peers.node.node import Node
@@ -42,7 +42,7 @@ def leaving_on_signals() -> Iterator[None]:
     def leave(number: int) -> None:
         raise LeftError("left in good order; to come back: facade node up", number)
 
-    with Bell().listening(leave):
+    with StopSignals().listening(leave):
         yield
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from facade.core import tree
-from facade.core.engine import Plan, Shard
 from facade.core.messages import EVERYONE, Deliveries, Inbox
+from facade.core.plan import Plan
+from facade.core.turn import Shard
 from facade.errors import FacadeError
 from facade.experiment.setup import Setup
-from facade.peers.node.outgoing import Saved
-from facade.peers.protocol.access import Audience
+from facade.peers.node.outgoing import SiteCheckpoint
+from facade.peers.protocol.access import Access
 from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
 
@@ -24,22 +25,22 @@ class RemovedError(FacadeError):
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class SiteEpoch:
     """What follows from a list for one of its members."""
 
     membership: Membership
     setup: Setup
     shard: Shard
     number: int
-    audience: Audience
+    audience: Access
 
     @classmethod
-    def of(cls, site: Site, membership: Membership) -> Scene:
+    def of(cls, site: Site, membership: Membership) -> SiteEpoch:
         """The scene of a site."""
         if not membership.has(site.settings.id):
             raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
         number, setup = membership.number(site.settings.id), set_up(site, membership)
-        audience = Audience(setup.algorithm, setup.plan)
+        audience = Access(setup.algorithm, setup.plan)
         return cls(membership, setup, setup.shard(np.array([number])), number, audience)
 
     @property
@@ -52,7 +53,7 @@ class Scene:
         """All members but this one."""
         return [i for i in range(self.membership.n) if i != self.number]
 
-    def start(self, saved: Saved | None) -> tuple[int, Any]:
+    def start(self, saved: SiteCheckpoint | None) -> tuple[int, Any]:
         """(round, state) to go on from. What an algorithm remembers per member begins anew where
         the number of members has changed; all else is kept."""
         fresh = self.setup.algorithm.init(self.shard)

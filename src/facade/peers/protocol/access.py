@@ -6,11 +6,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from facade.algorithms.base import Algorithm
-    from facade.core.engine import Plan
+    from facade.core.algorithm import Algorithm
+    from facade.core.plan import Plan
 
 
-class Audience:
+class Access:
     """Who may hear whom under one list. The graphs of the last rounds asked for are kept, as long as this is."""
 
     def __init__(self, algorithm: Algorithm[Any], plan: Plan) -> None:

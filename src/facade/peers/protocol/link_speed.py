@@ -16,7 +16,7 @@ _SIZES = (1 << 18, 1 << 19, 1 << 20)
 """Bytes asked for, one after the other, as the chunks of a message grow; 1.75 MiB in all."""
 
 
-class Line(NamedTuple):
+class LinkSpeed(NamedTuple):
     """The way to a peer, measured."""
 
     trip: float
@@ -29,7 +29,7 @@ class Line(NamedTuple):
         return max(self.trip, size / self.rate)
 
 
-class Caller:
+class SpeedProbe:
     """One who measures."""
 
     def __init__(self, link: Link, membership: Membership, number: int) -> None:
@@ -42,11 +42,11 @@ class Caller:
         reply = self._call(Kind.PROBE, 0, _MEET_SECONDS)
         return reply if reply.status is Status.REFUSED else None
 
-    def measure(self) -> Line:
+    def measure(self) -> LinkSpeed:
         """The best of a few tries: what the line can do, not how busy it was."""
         trip = min(self._timed(Kind.PROBE, 0) for _ in range(_PROBES))
         sizes = [size for size in _SIZES if size <= self._membership.limits.chunk] or [self._membership.limits.chunk]
-        return Line(trip, max(size / self._timed(Kind.MEASURE, size) for size in sizes))
+        return LinkSpeed(trip, max(size / self._timed(Kind.MEASURE, size) for size in sizes))
 
     def _timed(self, kind: Kind, length: int) -> float:
         began = time.perf_counter()

@@ -51,7 +51,7 @@ def _saved(message: Any) -> bytes:
     return save({name: leaf.detach().cpu().contiguous() for name, leaf in tree.flatten(message).items()})
 
 
-class Form:
+class MessageForm:
     """What messages of a run look like: names, dtypes, shapes and how large weights may be. Made
     from one's own message, for names, dtypes and shapes are the same at every node and round. `no_weights`
     names the top-level entries whose numbers may be of any size."""

@@ -24,13 +24,13 @@ PROTOCOL = 1
 _SIGNED = b"facade membership 1\n"
 
 
-class Part(BaseModel):
+class ListPart(BaseModel):
     """A part of the list: frozen, with no keys but its own, and finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Limits(Part):
+class Limits(ListPart):
     """Seconds, bytes and rounds that bound what peers wait for and keep."""
 
     deadline: float = Field(600.0, gt=0)
@@ -46,7 +46,7 @@ class Limits(Part):
     """Rounds of outgoing messages that a node keeps."""
 
 
-class Schema(Part):
+class Schema(ListPart):
     """What all sites' data must look like."""
 
     classes: list[str] = Field(min_length=2)
@@ -68,7 +68,7 @@ class Schema(Part):
         return self
 
 
-class Member(Part):
+class Member(ListPart):
     """A site as the others know it."""
 
     id: str
@@ -85,7 +85,7 @@ class Member(Part):
         return [pem for pem in (self.certificate, self.next_certificate) if pem]
 
 
-class Membership(Part):
+class Membership(ListPart):
     """One epoch of a federation."""
 
     federation: str

@@ -20,7 +20,8 @@ from facade.peers.trust import identity
 from facade.peers.trust.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
-    from facade.data.federation import Dataset, Federation
+    from facade.data.federation import Federation
+    from facade.data.samples import Dataset
     from facade.experiment.config import Experiment
     from facade.experiment.setup import Setup
 
@@ -210,8 +211,8 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def _federation(site: Site, membership: Membership, experiment: Experiment, number: int) -> Federation:
     """This site's data as a federation in which all others hold nothing."""
-    from facade.data.federation import Holdings
     from facade.data.load import load as load_data
+    from facade.data.samples import Holdings
 
     if site.settings.data.get("source", "experiment") == "experiment":
         if experiment.data.source == "given":
@@ -244,7 +245,8 @@ def _dataset(written: dict[str, Any]) -> Dataset:
 
 def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Federation:
     """A site's own data as a federation in which all others hold nothing; classes are matched by name."""
-    from facade.data.federation import Federation, Holdings
+    from facade.data.federation import Federation
+    from facade.data.samples import Holdings
 
     unknown = sorted(set(dataset.classes) - set(schema.classes))
     if unknown:
@@ -269,7 +271,7 @@ def _renamed(part: Any, here: list[str], there: list[str]) -> Any:
     """Labelled samples with class numbers as the federation counts them."""
     import torch
 
-    from facade.data.federation import Labelled
+    from facade.data.samples import Labelled
 
     numbers = torch.tensor([there.index(name) for name in here], dtype=torch.int64)
     return Labelled(part.x, numbers[part.y])

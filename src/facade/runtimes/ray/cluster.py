@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from facade.data.federation import Federation, Ids
+from facade.core.types import Ids
+from facade.data.federation import Federation
 from facade.errors import ExperimentError, FacadeError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
@@ -28,10 +29,10 @@ from facade.runs.checkpoint import Checkpoint
 from facade.runs.result import Result
 from facade.runs.run_directory import versions
 from facade.runs.state_files import Leaf, Stack
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray.connection import ClusterError, connected, ids, machines
 from facade.runtimes.ray.worker import Move, Part, Worker, packed
-from facade.runtimes.recorder import Final, Progress, Recorder, record
+from facade.runtimes.recorder import FinalState, Progress, Recorder, record
 
 ATTEMPTS = 3
 """How often a run may be thrown back to the same checkpoint before it is given up."""
@@ -80,7 +81,7 @@ def run_connected(
     resume: bool = False,
     federation: Federation | None = None,
     progress: Progress | None = None,
-    bell: Bell | None = None,
+    stop_signals: StopSignals | None = None,
     shards: int = 0,
     cpus: float = 0,
 ) -> Result:
@@ -93,7 +94,7 @@ def run_connected(
         resume=resume,
         federation=federation,
         progress=progress,
-        bell=bell,
+        stop_signals=stop_signals,
     )
 
 
@@ -125,15 +126,15 @@ class Cluster:
                 ) from lost
             if lost is not None:
                 warnings.warn(f"{lost}; going on from round {at} with what is left of the cluster", stacklevel=2)
-            with self.troupe() as troupe:
+            with self.workers() as workers:
                 try:
-                    return troupe.play(recorder, checkpoint)
+                    return workers.play(recorder, checkpoint)
                 except LostError as error:
                     lost = LostError(str(error))  # its frames would keep the states that were sent out
-                    troupe.account(recorder.heed)
+                    workers.account(recorder.heed)
 
     @contextlib.contextmanager
-    def troupe(self) -> Iterator[Troupe]:
+    def workers(self) -> Iterator[Workers]:
         """Workers for every shard, gone afterwards."""
         import ray
 
@@ -141,7 +142,7 @@ class Cluster:
         actor = ray.remote(Worker).options(num_cpus=share.cpus, scheduling_strategy="SPREAD")
         workers = [actor.remote() for _ in range(share.shards)]
         try:
-            yield Troupe(self.setup, workers, self._federation, share)
+            yield Workers(self.setup, workers, self._federation, share)
         finally:
             for worker in workers:
                 with contextlib.suppress(Exception):  # it may be gone, and Ray with it
@@ -167,7 +168,7 @@ def largest_share(machines: Sequence[float], shards: int) -> float:
     return float(int(share)) if share >= 1 else int(share * 1000) / 1000
 
 
-class Troupe:
+class Workers:
     """The workers of one attempt."""
 
     def __init__(self, setup: Setup, workers: Sequence[Any], federation: Any, share: Share) -> None:
@@ -194,7 +195,7 @@ class Troupe:
             moves = self.exchange(moves)
         digests = _get([worker.digests.remote() for worker in self._workers])
         models, states = ([digest for each in part for digest in each] for part in zip(*digests, strict=True))
-        return recorder.finish(Final(self._stack("models"), models, states))
+        return recorder.finish(FinalState(self._stack("models"), models, states))
 
     def begin(self, checkpoint: Checkpoint | None, heed: Callable[[], None] = lambda: None) -> list[Move]:
         """Start every shard, from its part of the checkpoint if there is one. `heed` is called again and

@@ -6,21 +6,21 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray import cluster
 from facade.sweep.jobs import Job
 from facade.sweep.process_pool import Ended, Tell, spread
 from facade.sweep.worker import Event, compute
 
 
-def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, bell: Bell) -> Iterator[Ended]:
+def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, stop_signals: StopSignals) -> Iterator[Ended]:
     """Compute the runs on the cluster that is connected, `at_once` at a time. SIGINT and SIGTERM end it
     as in `facade.sweep.process_pool`: every run under way writes a checkpoint first."""
-    run = functools.partial(cluster.run_connected, shards=1, cpus=1, bell=bell)
+    run = functools.partial(cluster.run_connected, shards=1, cpus=1, stop_signals=stop_signals)
 
     def compute_one(job: Job, tell: Callable[[Event], None]) -> Event:
         return compute(job.experiment, job.path, tell, run)
 
-    places = [contextlib.nullcontext(compute_one) for _ in range(min(at_once, len(jobs)))]
-    with bell.listening():
-        yield from spread(jobs, places, tell, bell)
+    slots = [contextlib.nullcontext(compute_one) for _ in range(min(at_once, len(jobs)))]
+    with stop_signals.listening():
+        yield from spread(jobs, slots, tell, stop_signals)

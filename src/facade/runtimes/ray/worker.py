@@ -15,14 +15,15 @@ import torch
 from numpy.typing import NDArray
 
 from facade.core import tree
-from facade.core.engine import Played, play
+from facade.core.engine import Played, RoundLoop, play
 from facade.core.messages import Edges, Inbox, Post, delivered
-from facade.data.federation import Federation, Ids, Labelled
+from facade.core.types import Ids, Row
+from facade.data.federation import Federation
+from facade.data.samples import Labelled
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.machine import cpu
 from facade.runs.checkpoint import Start
-from facade.runs.rows import Row
 from facade.runs.run_directory import differences, versions
 from facade.runtimes.ray.connection import ClusterError
 
@@ -62,8 +63,6 @@ class Worker:
         self._shards = self._setup.divided(self._setup.experiment.runtime.shards)
         self._index = index
         self._shard = self._setup.shard(self._shards[index])
-        self._post: Post | None = None
-        self._end: Played | None = None
         return cpu()
 
     def begin(self, round: int, state: dict[str, Any] | None) -> Move:
@@ -76,15 +75,13 @@ class Worker:
             arrays = zip(state, ray.get(list(state.values())), strict=True)
             start = Start(round, {name: torch.tensor(array) for name, array in arrays}).like(start[1])
         setup = self._setup
-        self._game = play(setup.algorithm, self._shard, setup.plan, setup.federation, start)
-        self._post = next(self._game)
+        self._rounds = RoundLoop(play(setup.algorithm, self._shard, setup.plan, setup.federation, start))
         return self._move()
 
     def hand_out(self, wanted: Wanted) -> list[Any]:
         """References to this shard's messages, one slice for every other shard that wants some."""
         import ray
 
-        assert self._post is not None
         flat = tree.flatten(self._post.outbox)
         everything = ray.put({k: v.numpy() for k, v in flat.items()}) if any(ids is None for ids in wanted) else None
         slices: list[Any] = []
@@ -104,12 +101,7 @@ class Worker:
 
         refs = {shard: ref for shard, ref in enumerate(slices) if ref is not None}
         fetched = dict(zip(refs, ray.get(list(refs.values())), strict=True))
-        inbox = self._inbox(fetched)
-        self._post = None  # and with it the state before the round
-        try:
-            self._post = self._game.send(inbox)
-        except StopIteration as end:
-            self._end = end.value
+        self._rounds.advance(self._inbox(fetched))
         return self._move()
 
     def leaves(self, of: Part) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -123,21 +115,27 @@ class Worker:
 
     def digests(self) -> tuple[list[str], list[str]]:
         """SHA-256 of every hosted node's model and state, at the end."""
-        assert self._end is not None
         state, count = self._end.state, len(self._shard.nodes)
         return tree.digests(self._setup.algorithm.model(state), count), tree.digests(state, count)
 
     def _tree(self, of: Part) -> dict[str, torch.Tensor]:
         if of == "models":
-            assert self._end is not None
             return tree.flatten(self._setup.algorithm.model(self._end.state))
-        assert self._post is not None
         return tree.flatten(self._post.state)
+
+    @property
+    def _post(self) -> Post:
+        assert self._rounds.post is not None, "the run is not over"
+        return self._rounds.post
+
+    @property
+    def _end(self) -> Played:
+        assert self._rounds.end is not None, "the run is over"
+        return self._rounds.end
 
     def _move(self) -> Move:
         seconds = self._setup.learner.stopwatch.lap()
-        if self._post is None:
-            assert self._end is not None
+        if self._rounds.post is None:
             return Move(self._setup.plan.rounds, self._end.rows, None, seconds)
         return Move(self._post.round, self._post.rows, self._wanted(self._post), seconds)
 
@@ -151,7 +149,6 @@ class Worker:
 
     def _inbox(self, fetched: dict[int, Arrays]) -> Inbox:
         """The messages of this shard and those fetched, in ascending id of their senders."""
-        assert self._post is not None
         own = {name: leaf.numpy() for name, leaf in tree.flatten(self._post.outbox).items()}
         wanted = self._wanted(self._post)
         ids: list[Ids] = []

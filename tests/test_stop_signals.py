@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from facade.runs.stop_signals import Bell
+from facade.runs.stop_signals import StopSignals
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def hang_up():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_noted_and_the_second_does_not_wait(number, hang_up):
     hang_up(signal.SIG_DFL)
-    bell, told = Bell(), []
+    stop_signals, told = StopSignals(), []
     before = signal.getsignal(number)
-    with bell.listening(told.append):
-        assert bell.rung is None
+    with stop_signals.listening(told.append):
+        assert stop_signals.received is None
         signal.raise_signal(number)
-        assert bell.rung == number
+        assert stop_signals.received == number
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert told == [number], "whoever is told is told once"
@@ -31,17 +31,17 @@ def test_the_first_signal_is_noted_and_the_second_does_not_wait(number, hang_up)
 
 def test_nohup_keeps_a_closed_terminal_away(hang_up):
     hang_up(signal.SIG_IGN)
-    with Bell().listening() as bell:
+    with StopSignals().listening() as stop_signals:
         signal.raise_signal(signal.SIGHUP)
-    assert bell.rung is None
+    assert stop_signals.received is None
 
 
 def test_in_another_thread_nothing_rings():
-    bell, handlers = Bell(), []
+    stop_signals, handlers = StopSignals(), []
     before = signal.getsignal(signal.SIGINT)
 
     def listen():
-        with bell.listening():
+        with stop_signals.listening():
             handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=listen)

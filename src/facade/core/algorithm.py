@@ -7,17 +7,16 @@ without further work. Write one by subclassing `Algorithm`, see docs/algorithms.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-import torch
 from torch import Tensor
 
-from facade.core import tree
-from facade.core.engine import Plan, Shard, Turn
 from facade.core.messages import Edges, Everyone, Inbox
+from facade.core.plan import Plan
 from facade.core.tree import Params
-from facade.learning.optimisers import Memory
+from facade.core.turn import Shard, Turn
 
 State = TypeVar("State")
 
@@ -30,19 +29,24 @@ class Algorithm(ABC, Generic[State]):
     """Whether it runs on a new graph every round (topology.fresh = "auto")."""
     audience: ClassVar[Literal["graph", "members"]] = "graph"
     """Who may ask a node for its message: its neighbours, or any member."""
-    no_weights: ClassVar[frozenset[str]] = frozenset()
+    entries_without_weights: ClassVar[frozenset[str]] = frozenset()
     """Top-level entries of its message that hold other numbers than weights. Peers limit the norm of all others."""
+    member_axes: ClassVar[Mapping[str, int]] = {}
+    """Leaves of its state, by path (such as "seeding/origin"), that have an axis over all members of the network, and
+    which axis that is. Where members come or go, it is put in their new order."""
+    member_numbers: ClassVar[frozenset[str]] = frozenset()
+    """Leaves of its state, by path, whose values are numbers of members; -1 stands for nobody."""
 
     all_reduce: bool = True
     """Whether the run ends with one exchange in which everybody hears everybody."""
 
     @property
-    def choices(self) -> int:
+    def heads_compared(self) -> int:
         """Heads among which a node chooses by their losses; 1: nothing is scored."""
         return 1
 
     @property
-    def all_head(self) -> bool:
+    def whole_model_is_head(self) -> bool:
         """Whether the whole model is head, whatever model.head says."""
         return False
 
@@ -90,49 +94,3 @@ class Algorithm(ABC, Generic[State]):
     def check(self, plan: Plan) -> list[str]:
         """Raise ExperimentError where this cannot run; return warnings."""
         return []
-
-
-class Plain(NamedTuple):
-    """The state of an algorithm that keeps one model per node."""
-
-    model: Params
-    memory: Memory
-    loss: Tensor
-    """[S] mean training loss of the last round."""
-
-
-@dataclass(frozen=True)
-class OneModel(Algorithm[Plain]):
-    """Algorithms that train one whole model per node and differ only in how they mix."""
-
-    def init(self, shard: Shard) -> Plain:
-        model = shard.learner.init(shard.seed, 0, shard.nodes)
-        return Plain(model, shard.learner.memory(model), shard.zeros())
-
-    def local(self, turn: Turn, state: Plain) -> Plain:
-        return Plain(*turn.learner.fit(state.model, state.memory, turn.samples("train")))
-
-    def message(self, turn: Turn, state: Plain) -> Any:
-        return {"model": state.model}
-
-    def model(self, state: Plain) -> Params:
-        return state.model
-
-    def notes(self, state: Plain) -> dict[str, Tensor]:
-        return {"train_loss": state.loss}
-
-
-def joined(core: Params, head: Params) -> Params:
-    """The whole model of a core and a head, names in their usual order."""
-    return {name: (core | head)[name] for name in sorted(core | head)}
-
-
-def chosen(heads: Params, choice: Tensor) -> Params:
-    """[S, ...] of the heads [S, k, ...], the one each node chose."""
-    rows = torch.arange(len(choice))
-    return {name: leaf[rows, choice] for name, leaf in heads.items()}
-
-
-def put(heads: Params, head: Params, where: Tensor) -> Params:
-    """Heads [S, k, ...] with `head` [S, ...] written where `where` [S, k] says so."""
-    return tree.where(where.bool(), tree.map(lambda leaf: leaf.unsqueeze(1), head), heads)

@@ -1,0 +1,95 @@
+"""What a run does besides the algorithm itself: rounds, graphs, simulated trouble."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from facade.core import seeds
+from facade.core.messages import EVERYONE, Edges, Everyone
+from facade.core.topology import Graph, Topology
+from facade.core.turn import Shard, Turn, listed
+from facade.core.types import Ids
+
+
+@dataclass(frozen=True)
+class Network:
+    """Simulated trouble: each message is lost, each node offline, with these probabilities."""
+
+    loss: float = 0.0
+    offline: float = 0.0
+
+    def online(self, seed: int, round: int, nodes: Ids) -> NDArray[np.bool_]:
+        """Which nodes take part in a round; addressed by (seed, round, node)."""
+        if not self.offline:
+            return np.ones(len(nodes), np.bool_)
+        return seeds.uniform(seed, "offline", round, nodes, 1)[:, 0] >= self.offline
+
+    def deliver(self, shard: Shard, round: int, wanted: Edges | Everyone) -> Edges | Everyone:
+        """The wanted edges whose message arrives; addressed by (seed, round, sender, receiver)."""
+        if self.loss == 0 and self.offline == 0:
+            return wanted
+        row, sender = (part.numpy() for part in listed(shard, wanted))
+        receiver = shard.nodes[row]
+        kept = seeds.pair_uniform(shard.seed, "loss", round, sender, receiver) >= self.loss
+        kept &= self.online(shard.seed, round, receiver) & self.online(shard.seed, round, sender)
+        return Edges(torch.from_numpy(row[kept]), torch.from_numpy(sender[kept]))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does besides the algorithm itself."""
+
+    n: int
+    """Nodes of the whole network."""
+    seed: int
+    rounds: int
+    every: int
+    """Rounds between two evaluations."""
+    topology: Topology
+    fresh: bool
+    """Whether every round has a graph of its own."""
+    network: Network
+    all_reduce: bool
+    """Whether the run ends with one exchange in which everybody hears everybody."""
+    head: Literal["chosen", "oracle"] = "chosen"
+    """The head that nodes are tested with."""
+    founding_n: int | None = None
+    """Nodes that the run began with, where some have come or gone since; None: n."""
+
+    def graph(self, round: int) -> Graph:
+        """The round's graph; a fixed one is that of round 0."""
+        return self.topology.draw(self.n, self.seed, round) if self.fresh else self._fixed_graph
+
+    @functools.cached_property
+    def _fixed_graph(self) -> Graph:
+        return self.topology.draw(self.n, self.seed, 0)
+
+    @functools.cached_property
+    def spread(self) -> int:
+        """Rounds in which what one node knows reaches everyone by gossip, in the network that the run began with: what
+        is timed by it keeps its time when members come or go. Of a large fixed graph it takes a while to find out."""
+        return self.topology.spread(self.founding_n or self.n, self.seed, self.fresh)
+
+    def evaluates(self, done: int) -> bool:
+        """Whether there is an evaluation after `done` rounds."""
+        return done == self.rounds or done % self.every == 0
+
+    def turn(self, shard: Shard, round: int) -> Turn:
+        """A round as a shard sees it; the one after the last is the final exchange."""
+        if round == self.rounds:
+            return Turn(shard, round, EVERYONE, torch.full((shard.n,), shard.n - 1), self._find_spread)
+        graph = self.graph(round)
+        edges: Edges | Everyone = EVERYONE
+        if not graph.everyone:
+            row, sender = graph.into(shard.nodes)
+            edges = Edges(torch.from_numpy(row), torch.from_numpy(sender))
+        return Turn(shard, round, edges, torch.from_numpy(graph.degree), self._find_spread)
+
+    def _find_spread(self) -> int:
+        return self.spread
