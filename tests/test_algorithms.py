@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from contract.checks import inbox_of, made, one_turn, ran, tiny, travelled
 from facade.algorithms.core_and_heads import chosen, joined
 from facade.algorithms.dac import DAC
 from facade.core import tree
@@ -10,6 +9,8 @@ from facade.core.messages import EVERYONE, Edges
 from facade.data.samples import Samples
 from facade.errors import ExperimentError
 from facade.experiment.setup import set_up
+from facade.testing.contract import tiny
+from facade.testing.driven import driven, inbox_of, one_turn, prepared, result_of
 
 OPTIMISERS = [(), ("training.momentum=0.9",), ("training.optimiser=adam", "training.lr=0.01")]
 NETWORKS = [(), ("network.loss=0.3", "network.offline=0.2"), ("topology.name=complete",)]
@@ -21,8 +22,8 @@ NETWORKS = [(), ("network.loss=0.3", "network.offline=0.2"), ("topology.name=com
 def test_k_1_equals_el_bit_for_bit(warmup, network, model, dtype):
     settings = ("model.name=cnn",) if model == "cnn" else (f"runtime.executor={model}",)
     settings = (*settings, *network, f"runtime.dtype={dtype}", "training.rounds=3")
-    el = ran(tiny("el", *settings))
-    one = ran(tiny("facade", *settings, "algorithm.heads=1", f"algorithm.warmup={warmup}"))
+    el = result_of(tiny("el", *settings))
+    one = result_of(tiny("facade", *settings, "algorithm.heads=1", f"algorithm.warmup={warmup}"))
     assert one.summary["model_sha256"] == el.summary["model_sha256"]
     confusions = [[row["confusion"] for row in run.rows if row["kind"] != "round"] for run in (one, el)]
     assert confusions[0] == confusions[1]
@@ -30,35 +31,35 @@ def test_k_1_equals_el_bit_for_bit(warmup, network, model, dtype):
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_k_1_equals_el_with_every_optimiser(optimiser):
-    el, one = (ran(tiny(name, *optimiser, "algorithm.heads=1")) for name in ("el", "facade"))
+    el, one = (result_of(tiny(name, *optimiser, "algorithm.heads=1")) for name in ("el", "facade"))
     assert one.summary["model_sha256"] == el.summary["model_sha256"]
 
 
 @pytest.mark.parametrize("own_head", ["if-chosen", "always"])
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_the_warm_up_equals_el_round_by_round(own_head, optimiser):
-    el = made(tiny("el", *optimiser))
-    facade = made(
+    el = prepared(tiny("el", *optimiser))
+    facade = prepared(
         tiny("facade", *optimiser, "algorithm.warmup=3", "algorithm.heads=3", f"algorithm.own_head={own_head}")
     )
-    pairs = list(zip(travelled(el).states(), travelled(facade).states(), strict=True))
+    pairs = list(zip(driven(el).states(), driven(facade).states(), strict=True))
     for round, (one, other) in enumerate(pairs):
         same = tree.digests(el.algorithm.model(one), 8) == tree.digests(facade.algorithm.model(other), 8)
         assert same == (round <= 3)
         if round <= 3:
-            assert all(torch.equal(heads, heads[:, :1].expand_as(heads)) for heads in other.heads.values())
+            assert all(torch.equal(heads, heads[:, :1].expand_as(heads)) for heads in other.facade.heads.values())
 
 
 def test_a_warm_up_over_all_rounds_is_el_and_says_so():
     with pytest.warns(UserWarning, match="algorithm.warmup = 4 covers all 4 rounds: this run is EL"):
-        setup = made(tiny("facade", "algorithm.warmup=4"))
-    state = travelled(setup).state
-    assert tree.digest(setup.algorithm.model(state), 8) == ran(tiny("el")).summary["model_sha256"]
-    assert all(torch.equal(heads[:, 0], heads[:, 1]) for heads in state.heads.values())
+        setup = prepared(tiny("facade", "algorithm.warmup=4"))
+    state = driven(setup).state
+    assert tree.digest(setup.algorithm.model(state), 8) == result_of(tiny("el")).summary["model_sha256"]
+    assert all(torch.equal(heads[:, 0], heads[:, 1]) for heads in state.facade.heads.values())
 
 
 def test_the_first_choice_after_a_warm_up_is_drawn_without_scoring():
-    result = ran(tiny("facade", "algorithm.warmup=2"))
+    result = result_of(tiny("facade", "algorithm.warmup=2"))
     rows = [[row for row in result.rows if row["kind"] == "round" and row["round"] == r] for r in (1, 2, 3, 4)]
     assert {row["choice"] for row in rows[0] + rows[1]} == {0}
     assert {row["choice"] for row in rows[2]} == {0, 1}
@@ -74,16 +75,16 @@ def test_the_first_choice_is_even():
         "training.steps=1",
         "training.batch=1",
     )
-    result = ran(tiny("facade", *many, "algorithm.heads=3", "algorithm.warmup=1"))
+    result = result_of(tiny("facade", *many, "algorithm.heads=3", "algorithm.warmup=1"))
     counts = np.bincount([row["choice"] for row in result.rows if row["kind"] == "final"], minlength=3)
     assert abs(counts / 300 - 1 / 3).max() < 0.1
 
 
 @pytest.mark.parametrize("executor", ["stacked", "looped"])
 def test_exact_ties_are_broken_at_random_by_round_and_node(executor):
-    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=1", f"runtime.executor={executor}"))
+    setup = prepared(tiny("facade", "algorithm.heads=3", "training.rounds=22", f"runtime.executor={executor}"))
     equal = setup.algorithm.init(setup.shards()[0])
-    chosen = [setup.algorithm.local(one_turn(setup, round), equal) for round in range(2, 22)]
+    chosen = [setup.algorithm.local(one_turn(setup, round), equal).facade for round in range(2, 22)]
     assert all(torch.equal(state.head_losses, state.head_losses[:, :1].expand(8, 3)) for state in chosen)
     counts = np.bincount(torch.cat([state.choice for state in chosen]).numpy(), minlength=3)
     assert counts.sum() == 160
@@ -93,18 +94,18 @@ def test_exact_ties_are_broken_at_random_by_round_and_node(executor):
 @pytest.mark.parametrize("name", ["facade", "ifca"])
 @pytest.mark.parametrize("heads", [1, 2, 5])
 def test_the_payload_is_els_and_8_bytes(name, heads):
-    el, other = (made(tiny(n, f"algorithm.heads={heads}")) for n in ("el", name))
+    el, other = (prepared(tiny(n, f"algorithm.heads={heads}")) for n in ("el", name))
     weights = 64 * 64 + 64 + 64 * 10 + 10
-    sizes = [tree.row_bytes(travelled(setup).posts[0][0].outbox) for setup in (el, other)]
+    sizes = [tree.row_bytes(driven(setup).posts[0][0].outbox) for setup in (el, other)]
     assert sizes == [4 * weights, 4 * weights + 8]
 
 
 def test_seeding_adds_16_bytes_to_the_payload():
     settings = ("algorithm.warmup=1", "training.rounds=16")
     plain, seeded = (
-        made(tiny("facade", f"algorithm.seeding={seeding}", *settings)) for seeding in ("none", "farthest")
+        prepared(tiny("facade", f"algorithm.seeding={seeding}", *settings)) for seeding in ("none", "farthest")
     )
-    sizes = [tree.row_bytes(travelled(setup).posts[0][0].outbox) for setup in (plain, seeded)]
+    sizes = [tree.row_bytes(driven(setup).posts[0][0].outbox) for setup in (plain, seeded)]
     assert sizes[1] == sizes[0] + 16
 
 
@@ -117,16 +118,16 @@ def test_payloads_of_the_others():
         ("deprl",): 4 * core,
         ("local",): 0,
     }
-    found = {case: tree.row_bytes(travelled(made(tiny(*case))).posts[0][0].outbox) for case in expected}
+    found = {case: tree.row_bytes(driven(prepared(tiny(*case))).posts[0][0].outbox) for case in expected}
     assert found == expected
 
 
 def test_bytes_per_node_leave_out_the_final_exchange():
-    summary = ran(tiny("el")).summary
+    summary = result_of(tiny("el")).summary
     size = 4 * (64 * 64 + 64 + 64 * 10 + 10)
     assert summary["bytes_per_node"] == 4 * 4 * size
     assert summary["bytes_final"] == 7 * size
-    assert ran(tiny("dac")).summary["bytes_final"] == 0
+    assert result_of(tiny("dac")).summary["bytes_final"] == 0
 
 
 @pytest.mark.parametrize(("round", "tau"), [(0, 1), (1, 3.990), (5, 14.864), (10, 23.848), (20, 29.921), (10_000, 31)])
@@ -143,15 +144,15 @@ def test_dac_refuses_more_nodes_than_it_is_made_for():
 
 def test_dpsgd_refuses_directed_graphs():
     with pytest.raises(ExperimentError, match="mutual neighbours, but the topology KOut is directed; use"):
-        ran(tiny("dpsgd", "topology.name=k-out"))
+        result_of(tiny("dpsgd", "topology.name=k-out"))
 
 
 @pytest.mark.parametrize("name", ["facade", "ifca"])
 @pytest.mark.parametrize("heads", [2, 5])
 def test_after_the_final_exchange_all_agree_on_the_core_and_every_chosen_head(name, heads):
-    setup = made(tiny(name, f"algorithm.heads={heads}", "algorithm.warmup=0", "training.init=per-node"))
-    states = travelled(setup).states()
-    before, after = states[-2], states[-1]
+    setup = prepared(tiny(name, f"algorithm.heads={heads}", "algorithm.warmup=0", "training.init=per-node"))
+    states = driven(setup).states()
+    before, after = states[-2].facade, states[-1].facade
     assert torch.equal(before.choice, after.choice)
     used = set(after.choice.tolist())
     for leaf in after.core.values():
@@ -162,19 +163,19 @@ def test_after_the_final_exchange_all_agree_on_the_core_and_every_chosen_head(na
                 assert torch.equal(leaf[:, head], leaf[:1, head].expand_as(leaf[:, head]))
             else:
                 assert torch.equal(leaf[:, head], before.heads[path][:, head])
-    assert len(set(tree.digests(setup.algorithm.model(after), 8))) == len(used)
+    assert len(set(tree.digests(setup.algorithm.model(states[-1]), 8))) == len(used)
 
 
 def test_an_always_counted_own_head_leaves_nodes_apart():
-    setup = made(tiny("facade", "algorithm.warmup=0", "algorithm.own_head=always", "training.init=per-node"))
-    heads = travelled(setup).state.heads["head.weight"]
+    setup = prepared(tiny("facade", "algorithm.warmup=0", "algorithm.own_head=always", "training.init=per-node"))
+    heads = driven(setup).state.facade.heads["head.weight"]
     assert not torch.equal(heads, heads[:1].expand_as(heads))
 
 
 @pytest.mark.parametrize("name", ["el", "dpsgd", "deprl"])
 def test_after_the_final_exchange_there_is_one_model_or_one_core(name):
-    setup = made(tiny(name))
-    state = travelled(setup).state
+    setup = prepared(tiny(name))
+    state = driven(setup).state
     shared = state.core if name == "deprl" else state.model
     assert len(set(tree.digests(shared, 8))) == 1
     if name == "deprl":
@@ -183,7 +184,7 @@ def test_after_the_final_exchange_there_is_one_model_or_one_core(name):
 
 @pytest.mark.parametrize("name", ["el", "facade", "dac"])
 def test_every_run_is_evaluated_before_and_after_the_final_exchange(name):
-    rows = ran(tiny(name, "training.rounds=5")).rows
+    rows = result_of(tiny(name, "training.rounds=5")).rows
     moments = sorted({(row["kind"], row["round"]) for row in rows if row["kind"] != "round"})
     assert moments == [("evaluation", 2), ("evaluation", 4), ("evaluation", 5), ("final", 5)]
     last, final = ([row["confusion"] for row in rows if (row["kind"], row["round"]) == m] for m in moments[2:])
@@ -193,20 +194,20 @@ def test_every_run_is_evaluated_before_and_after_the_final_exchange(name):
 def test_every_algorithm_starts_from_the_same_model():
     first = {}
     for name in ("facade", "el", "dpsgd", "dac", "deprl", "local", "ifca"):
-        setup = made(tiny(name, "algorithm.warmup=0"))
+        setup = prepared(tiny(name, "algorithm.warmup=0"))
         first[name] = tree.digest(setup.algorithm.model(setup.algorithm.init(setup.shards()[0])), 8)
     assert len(set(first.values())) == 1
 
 
 def test_graphs_are_fresh_or_fixed_as_the_algorithm_declares():
-    fresh = {name: made(tiny(name)).plan.fresh for name in ("facade", "el", "dac", "dpsgd", "deprl", "ifca")}
+    fresh = {name: prepared(tiny(name)).plan.fresh for name in ("facade", "el", "dac", "dpsgd", "deprl", "ifca")}
     assert fresh == {"facade": True, "el": True, "dac": True, "dpsgd": False, "deprl": False, "ifca": False}
-    assert made(tiny("el", "topology.fresh=false")).plan.fresh is False
-    assert made(tiny("dpsgd", "topology.fresh=true")).plan.fresh is True
+    assert prepared(tiny("el", "topology.fresh=false")).plan.fresh is False
+    assert prepared(tiny("dpsgd", "topology.fresh=true")).plan.fresh is True
 
 
 def test_a_nodes_data_and_draws_do_not_depend_on_who_shares_its_process():
-    setup = made(tiny("el"))
+    setup = prepared(tiny("el"))
     together = setup.federation.training
     for purpose in ("train", "choose", "core", "compare"):
         everyone = Samples(together, 3, purpose, 2, 12).of(slice(0, 8))
@@ -217,7 +218,7 @@ def test_a_nodes_data_and_draws_do_not_depend_on_who_shares_its_process():
 
 
 def test_every_purpose_and_round_draws_other_samples():
-    data = made(tiny("el")).federation.training
+    data = prepared(tiny("el")).federation.training
     drawn = {
         tuple(data.draw(3, purpose, round, slice(0, 1), 12).x.flatten().tolist())
         for purpose in ("train", "choose", "choose-0", "choose-1", "core", "compare")
@@ -228,7 +229,7 @@ def test_every_purpose_and_round_draws_other_samples():
 
 def test_scoring_does_not_disturb_which_batches_are_trained_on():
     shared, independent = (
-        ran(tiny("facade", f"algorithm.scoring={scoring}", "algorithm.warmup=0", "training.rounds=1")).rows
+        result_of(tiny("facade", f"algorithm.scoring={scoring}", "algorithm.warmup=0", "training.rounds=1")).rows
         for scoring in ("shared", "independent")
     )
     same = [
@@ -242,7 +243,7 @@ def test_scoring_does_not_disturb_which_batches_are_trained_on():
 
 @pytest.mark.parametrize(("choice", "origin"), [(-1, 0), (2, 0), (1 << 40, 0), (0, 8), (0, -2)])
 def test_facade_refuses_heads_and_bidders_that_do_not_exist(choice, origin):
-    setup = made(tiny("facade", "algorithm.seeding=farthest", "training.rounds=20"))
+    setup = prepared(tiny("facade", "algorithm.seeding=farthest", "training.rounds=20"))
     turn, bid = one_turn(setup, 0), {"origin": torch.tensor([origin]), "score": torch.zeros(1)}
     assert "does not exist" in setup.algorithm.refuse(turn, {"choice": torch.tensor([choice]), "bid": bid})
     nobody = bid | {"origin": torch.tensor([-1])}
@@ -250,11 +251,11 @@ def test_facade_refuses_heads_and_bidders_that_do_not_exist(choice, origin):
 
 
 def test_a_lost_message_changes_nobody_elses_draws():
-    setup = made(tiny("el", "network.loss=0.5"))
+    setup = prepared(tiny("el", "network.loss=0.5"))
     graph = setup.plan.graph(0)
     wanted = [tuple(edge) for edge in zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True)]
     network = setup.plan.network
-    post = travelled(setup).posts[0][0].wanted
+    post = driven(setup).posts[0][0].wanted
     arrived = set(zip(post.receiver.tolist(), post.sender.tolist(), strict=True))
     assert 0 < len(arrived) < len(wanted)
     for nodes in ([0, 1], [4], [3, 6, 7]):
@@ -267,7 +268,7 @@ def test_a_lost_message_changes_nobody_elses_draws():
 
 
 def test_losses_and_absences_have_the_asked_frequency():
-    setup = made(tiny("el", "network.loss=0.3", "network.offline=0.2", "topology.name=complete"))
+    setup = prepared(tiny("el", "network.loss=0.3", "network.offline=0.2", "topology.name=complete"))
     network, shard = setup.plan.network, setup.shards()[0]
     online = np.array([network.online(3, round, shard.nodes) for round in range(500)])
     assert abs(online.mean() - 0.8) < 0.02
@@ -276,15 +277,17 @@ def test_losses_and_absences_have_the_asked_frequency():
 
 
 def test_a_head_is_trained_with_its_own_memory_and_no_other_memory_moves():
-    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", "training.momentum=0.9", "training.lr=0.01"))
-    state, turn = travelled(setup).states()[2], one_turn(setup, 2)
+    setup = prepared(
+        tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", "training.momentum=0.9", "training.lr=0.01")
+    )
+    algorithm, state, turn = setup.algorithm.published, driven(setup).states()[2].facade, one_turn(setup, 2)
     mark = torch.arange(1.0, 4.0).view(1, 3, 1)
     apart = tree.map(lambda leaf: (leaf.flatten(2) + mark).view_as(leaf), state.heads_memory)
     state = state._replace(heads_memory=apart)
-    after = setup.algorithm.local(turn, state)
+    after = algorithm.local(turn, state)
     memory = {slot: joined(state.core_memory[slot], chosen(apart[slot], after.choice)) for slot in apart}
     fitted = turn.learner.fit(joined(state.core, chosen(state.heads, after.choice)), memory, turn.samples("train"))
-    assert tree.digest(setup.algorithm.model(after), 8) == tree.digest(fitted.params, 8)
+    assert tree.digest(algorithm.model(after), 8) == tree.digest(fitted.params, 8)
     others = torch.arange(3) != after.choice.unsqueeze(1)
     for slot, leaves in apart.items():
         for name, leaf in leaves.items():
@@ -292,7 +295,7 @@ def test_a_head_is_trained_with_its_own_memory_and_no_other_memory_moves():
 
 
 def test_deprl_keeps_the_momentum_of_head_and_core_and_notes_the_heads_loss():
-    setup = made(tiny("deprl", "training.momentum=0.9"))
+    setup = prepared(tiny("deprl", "training.momentum=0.9"))
     turn = one_turn(setup, 0)
     begun = setup.algorithm.init(turn.shard)
     after = setup.algorithm.local(turn, begun)
@@ -303,7 +306,7 @@ def test_deprl_keeps_the_momentum_of_head_and_core_and_notes_the_heads_loss():
 
 @pytest.mark.parametrize(("loss", "similarity"), [(0.0, 1e6), (torch.inf, 1e-6), (torch.nan, 1e-6)])
 def test_a_model_s_similarity_is_a_number_whatever_its_loss(loss, similarity, monkeypatch):
-    setup = made(tiny("dac"))
+    setup = prepared(tiny("dac"))
     turn = one_turn(setup, 0)
     state = setup.algorithm.local(turn, setup.algorithm.init(turn.shard))
     monkeypatch.setattr(
@@ -316,17 +319,18 @@ def test_a_model_s_similarity_is_a_number_whatever_its_loss(loss, similarity, mo
 
 @pytest.mark.parametrize("own_head", ["if-chosen", "always"])
 def test_infinities_in_a_head_stay_what_they_are(own_head):
-    setup = made(tiny("facade", "algorithm.warmup=0", f"algorithm.own_head={own_head}"))
+    setup = prepared(tiny("facade", "algorithm.warmup=0", f"algorithm.own_head={own_head}"))
     turn = one_turn(setup, 3)
-    state = setup.algorithm.init(turn.shard)
+    algorithm = setup.algorithm.published
+    state = algorithm.init(turn.shard)
     masks = tree.map(lambda leaf: torch.full_like(leaf, -torch.inf), state.heads)
-    heard = inbox_of(turn.shard, setup.algorithm.message(turn, state._replace(heads=masks)), turn.edges)
-    mixed = setup.algorithm.mix(turn, state._replace(heads=masks), heard)
+    heard = inbox_of(turn.shard, algorithm.message(turn, state._replace(heads=masks)), turn.edges)
+    mixed = algorithm.mix(turn, state._replace(heads=masks), heard)
     assert all((leaf == -torch.inf).all() for leaf in mixed.heads.values())
 
 
 def test_nodes_that_are_offline_do_not_work(monkeypatch):
-    setup = made(tiny("el", "network.offline=0.6"))
+    setup = prepared(tiny("el", "network.offline=0.6"))
     algorithm, worked = type(setup.algorithm), []
     local = algorithm.local
     monkeypatch.setattr(
@@ -334,7 +338,7 @@ def test_nodes_that_are_offline_do_not_work(monkeypatch):
         "local",
         lambda self, turn, state: worked.append(turn.shard.nodes.tolist()) or local(self, turn, state),
     )
-    travelled(setup)
+    driven(setup)
     online = [np.flatnonzero(setup.plan.network.online(setup.plan.seed, r, np.arange(8))).tolist() for r in range(4)]
     assert worked == [nodes for nodes in online if nodes]
     assert any(0 < len(nodes) < 8 for nodes in worked)

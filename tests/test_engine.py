@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from contract.checks import made, one_turn, tiny, travelled
 from facade import ExperimentError, run
 from facade.algorithms.el import EL
 from facade.core import tree
@@ -13,11 +12,13 @@ from facade.core.engine import evaluate
 from facade.core.messages import EVERYONE
 from facade.core.plan import Network
 from facade.learning.stopwatch import Stopwatch
+from facade.testing.contract import tiny
+from facade.testing.driven import driven, one_turn, prepared
 
 
 @pytest.fixture
 def plan():
-    return dataclasses.replace(made(tiny("el")).plan, rounds=10, every=4)
+    return dataclasses.replace(prepared(tiny("el")).plan, rounds=10, every=4)
 
 
 def test_evaluations_come_every_so_many_rounds_and_after_the_last(plan):
@@ -33,8 +34,8 @@ def test_a_fixed_graph_is_that_of_round_0(plan):
 def test_rows_judge_the_chosen_head_and_the_best_one_only_when_asked():
     found = {}
     for head in ("chosen", "oracle"):
-        setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"evaluation.head={head}"))
-        journey, parts = travelled(setup), setup.federation
+        setup = prepared(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"evaluation.head={head}"))
+        journey, parts = driven(setup), setup.federation
         models = setup.algorithm.models(journey.state) if head == "oracle" else [setup.algorithm.model(journey.state)]
         expected = evaluate(setup.shards()[0], models, parts.tests, parts.test_of, 10)
         found[head] = [row["confusion"] for row in journey.rows() if row["kind"] == "final"]
@@ -43,8 +44,8 @@ def test_rows_judge_the_chosen_head_and_the_best_one_only_when_asked():
 
 
 def test_validation_numbers_are_measured_on_validation_data():
-    setup = made(tiny("el", "data.validation=0.2"))
-    journey, parts = travelled(setup), setup.federation
+    setup = prepared(tiny("el", "data.validation=0.2"))
+    journey, parts = driven(setup), setup.federation
     expected = evaluate(setup.shards()[0], [setup.algorithm.model(journey.state)], parts.validations, parts.test_of, 10)
     finals = [row for row in journey.rows() if row["kind"] == "final"]
     assert [row["validation_confusion"] for row in finals] == expected.confusion.tolist()
@@ -52,17 +53,17 @@ def test_validation_numbers_are_measured_on_validation_data():
 
 
 def test_a_part_of_the_test_sets_is_asked_for_by_name():
-    assert len(made(tiny("el", "evaluation.images=20")).federation.tests[0]) == 20
+    assert len(prepared(tiny("el", "evaluation.images=20")).federation.tests[0]) == 20
 
 
 def test_a_quiet_network_hands_on_what_is_wanted_untouched():
-    shard = made(tiny("el")).shards()[0]
+    shard = prepared(tiny("el")).shards()[0]
     assert Network().deliver(shard, 0, EVERYONE) is EVERYONE
 
 
 def test_posts_carry_the_state_before_the_round_and_the_rows_of_the_one_before():
-    setup = made(tiny("el"))
-    posts = [shard[0] for shard in travelled(setup).posts]
+    setup = prepared(tiny("el"))
+    posts = [shard[0] for shard in driven(setup).posts]
     assert [post.round for post in posts] == [0, 1, 2, 3, 4]
     assert [{row["round"] for row in post.rows} for post in posts] == [set(), {1}, {2}, {3}, {4}]
     assert tree.digest(posts[0].state, 8) == tree.digest(setup.algorithm.init(setup.shards()[0]), 8)
@@ -85,8 +86,8 @@ class Forgetful:
 
 
 def test_numbers_that_were_not_computed_are_recorded_as_null_whatever_their_shape():
-    setup = made(tiny("el", "training.rounds=1"))
-    rows = travelled(dataclasses.replace(setup, algorithm=Forgetful(setup.algorithm))).rows()
+    setup = prepared(tiny("el", "training.rounds=1"))
+    rows = driven(dataclasses.replace(setup, algorithm=Forgetful(setup.algorithm))).rows()
     noted = [row for row in rows if row["kind"] == "round"]
     assert [row["flat"] for row in noted] == [1.5] + [None] * 7
     assert noted[0]["deep"] == [[None, None], [2.5, None]]
@@ -94,7 +95,7 @@ def test_numbers_that_were_not_computed_are_recorded_as_null_whatever_their_shap
 
 
 def test_samples_are_drawn_for_a_rounds_steps_unless_told_otherwise():
-    turn = one_turn(made(tiny("el")), 2)
+    turn = one_turn(prepared(tiny("el")), 2)
     assert turn.samples("train").count == 2 * 4
     assert turn.samples("core", 5).count == 5 * 4
     assert turn.samples("core", 5).of(slice(0, 3)).y.shape == (3, 20)
@@ -102,9 +103,9 @@ def test_samples_are_drawn_for_a_rounds_steps_unless_told_otherwise():
 
 @pytest.mark.parametrize("executor", ["stacked", "looped"])
 def test_of_several_models_the_oracle_takes_the_one_with_the_lowest_test_loss(executor):
-    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"runtime.executor={executor}"))
+    setup = prepared(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"runtime.executor={executor}"))
     shard, federation = setup.shards()[0], setup.federation
-    state = travelled(setup).states()[-2]
+    state = driven(setup).states()[-2]
     models = setup.algorithm.models(state)
     each = [evaluate(shard, [model], federation.tests, federation.test_of, 10) for model in models]
     best = evaluate(shard, models, federation.tests, federation.test_of, 10)
@@ -115,14 +116,14 @@ def test_of_several_models_the_oracle_takes_the_one_with_the_lowest_test_loss(ex
 
 
 def test_the_deployed_head_is_the_chosen_one_not_the_best_on_test_data():
-    setup = made(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0"))
-    state = travelled(setup).state
-    for node, choice in enumerate(state.choice.tolist()):
+    setup = prepared(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0"))
+    state = driven(setup).state
+    for node, choice in enumerate(state.facade.choice.tolist()):
         assert torch.equal(setup.algorithm.model(state)["head.weight"][node], state.heads["head.weight"][node, choice])
 
 
 def test_equal_models_on_the_same_test_set_are_evaluated_once(monkeypatch):
-    setup = made(tiny("el"))
+    setup = prepared(tiny("el"))
     counted = []
     examine = setup.learner.examine
     monkeypatch.setattr(
@@ -130,7 +131,7 @@ def test_equal_models_on_the_same_test_set_are_evaluated_once(monkeypatch):
         "examine",
         lambda models, *rest: counted.append(len(models["head.bias"])) or examine(models, *rest),
     )
-    travelled(setup)
+    driven(setup)
     assert counted == [8, 8, 2]
 
 
@@ -144,7 +145,7 @@ class Counting(EL):
 
 def test_a_state_that_no_checkpoint_could_hold_is_refused_before_the_first_round():
     with pytest.raises(ExperimentError, match=r"keeps 'loss' as torch.complex64, which a checkpoint cannot hold; use"):
-        travelled(made(tiny("test_engine:Counting")))
+        driven(prepared(tiny("test_engine:Counting")))
 
 
 def test_what_a_phase_inside_another_takes_is_counted_once(monkeypatch):
@@ -160,7 +161,7 @@ def test_what_a_phase_inside_another_takes_is_counted_once(monkeypatch):
 
 
 def test_a_run_without_final_exchange_repeats_its_last_evaluation():
-    rows = travelled(made(tiny("local"))).rows()
+    rows = driven(prepared(tiny("local"))).rows()
     last = [row for row in rows if row["kind"] == "evaluation" and row["round"] == 4]
     assert [row for row in rows if row["kind"] == "final"] == [{**row, "kind": "final", "bytes": 0} for row in last]
 

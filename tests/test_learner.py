@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import distance, ran, tiny
+from facade.algorithms.seeding.linear_heads import fit_each
 from facade.core import tree
 from facade.data.samples import Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
@@ -15,6 +15,8 @@ from facade.learning.learner import Inputs
 from facade.learning.optimisers import SGD, Adam, Schedule
 from facade.learning.stacked import MOST_WEIGHTS
 from facade.learning.torch_modules import under
+from facade.testing.contract import distance, tiny
+from facade.testing.driven import result_of
 from learners import CLASSES, NODES, OPTIMISERS, SHAPE, deep, holdings, learner, mlp, normalised, plain_loss, samples
 
 EXECUTORS = ["stacked", "looped"]
@@ -274,7 +276,7 @@ def test_all_samples_of_a_node_are_normalised_a_part_at_a_time(monkeypatch):
     monkeypatch.setattr(Inputs, "prepare", lambda self, x, *rest: sizes.append(len(x)) or whole(self, x, *rest))
     monkeypatch.setattr("facade.learning.executor._CACHED_VALUES", 8 * 16)
     made.score(core, tree.map(lambda leaf: leaf.unsqueeze(1), head), everything)
-    made.fit_linear_heads(core, head, everything, 1)
+    fit_each(made, core, head, everything, 1)
     assert sizes == [8, 4] * 2 * NODES  # of twelve
 
 
@@ -344,7 +346,7 @@ def test_a_head_that_names_no_parameter_is_refused_with_the_names_there_are():
     with pytest.raises(ExperimentError, match=f"model.head = 'hea' names no parameter; the model has: {names}"):
         learner(mlp, head=("hea",))
     with pytest.raises(ExperimentError, match=r"model\.head = 'fc' names no parameter"):
-        ran(tiny("facade", "model.head=fc"))
+        result_of(tiny("facade", "model.head=fc"))
 
 
 def test_the_executor_follows_from_the_model():
@@ -385,7 +387,7 @@ def test_a_head_inside_the_model_is_scored():
 def test_a_diverging_run_stops_and_names_round_node_and_learning_rate(executor):
     sentence = r"training diverged in round \d+ at node \d: loss \S+, learning rate 1e\+20; try a smaller training.lr"
     with pytest.raises(DivergedError, match=sentence):
-        ran(tiny("el", "training.lr=1e20", f"runtime.executor={executor}"))
+        result_of(tiny("el", "training.lr=1e20", f"runtime.executor={executor}"))
 
 
 def test_divergence_is_blamed_on_the_node_where_it_happened():

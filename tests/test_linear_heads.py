@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from contract.checks import ran, tiny
 from facade import ExperimentError
 from facade.algorithms.seeding import linear_heads
 from facade.algorithms.seeding.linear_heads import fitted as fitted_head
 from facade.algorithms.seeding.linear_heads import row_losses
 from facade.core import tree
 from facade.learning import models
+from facade.testing.contract import tiny
+from facade.testing.driven import result_of
 
 
 class Uncut(nn.Module):
@@ -26,11 +27,11 @@ class Uncut(nn.Module):
 
 def test_a_linear_head_whose_features_cannot_be_had_is_fitted_by_training(recwarn):
     uncut = "model.name=test_linear_heads:Uncut"
-    result = ran(tiny("facade", uncut, "algorithm.seeding=farthest", "training.rounds=30"))
+    result = result_of(tiny("facade", uncut, "algorithm.seeding=farthest", "training.rounds=30"))
     assert "cannot be cut before its head" in str(recwarn.pop(UserWarning).message)
     assert not result.learner.head_is_linear
     with pytest.raises(ExperimentError, match="heads = 'auto'"):
-        ran(tiny("facade", uncut, "algorithm.heads=auto", "training.rounds=80"))
+        result_of(tiny("facade", uncut, "algorithm.heads=auto", "training.rounds=80"))
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])

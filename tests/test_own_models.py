@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import distance
 from facade.core import tree
 from facade.learning import models
 from facade.learning.split_point import find_split_point
 from facade.learning.stacked import Stacked
+from facade.testing.contract import distance
 from learners import CLASSES, NODES, SHAPE, chain, deep, learner, plain_loss, samples
 
 

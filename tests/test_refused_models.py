@@ -9,13 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from contract.checks import ran, tiny
 from facade import ExperimentError
 from facade.errors import DivergedError
 from facade.experiment.setup import set_up
 from facade.learning import models, rehearsal
 from facade.learning.learner import Learner, Training
 from facade.learning.optimisers import SGD
+from facade.testing.contract import tiny
+from facade.testing.driven import result_of
 from learners import CLASSES, INPUTS, chain, learner
 
 
@@ -127,7 +128,7 @@ def test_a_model_that_gives_no_finite_loss_ends_the_run():
     with pytest.raises(
         DivergedError, match=r"node 0 gives no finite loss on its test data after round 1; try a smaller"
     ):
-        ran(run_away)
+        result_of(run_away)
 
 
 class Counting(nn.Module):

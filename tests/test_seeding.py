@@ -8,23 +8,24 @@ import pytest
 import torch
 from rich.console import Console
 
-from contract.checks import made, one_turn, tiny, travelled
 from experiments import digits
 from facade import Experiment, ExperimentError, Federation, run
-from facade.algorithms import facade as facade_algorithm
+from facade.algorithms import seeded_facade
 from facade.algorithms.seeding import farthest, health, linear_heads, revival
-from facade.algorithms.seeding.farthest import CALM, NEVER, Calendar, listen, start, without_the_few
+from facade.algorithms.seeding.farthest import AVERAGING_ROUNDS, NEVER, Calendar, listen, start, without_the_few
 from facade.cli import display
 from facade.cli.progress import RunProgress
 from facade.core import tree
-from facade.core.engine import play
+from facade.core.engine import RoundLoop, drive, play
 from facade.core.messages import EVERYONE, Deliveries, Edges, Inbox
 from facade.core.plan import Network
 from facade.core.topology import Regular, Ring, Star, diameter
 from facade.core.turn import Turn
 from facade.experiment.setup import planned, set_up
 from facade.runs.result import health_of_heads
-from facade.runtimes.local import deliver
+from facade.runtimes.local import among_all
+from facade.testing.contract import tiny
+from facade.testing.driven import driven, one_turn, prepared
 
 
 def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
@@ -35,23 +36,22 @@ def experiment(clusters="6:2", rounds=40, *settings, **algorithm):
 def states(described, upto):
     """States at the start of rounds 0..upto."""
     setup = set_up(described)
-    shards = setup.shards()
-    game = play(setup.algorithm, shards[0], setup.plan, setup.federation)
-    post, kept = next(game), []
+    [shard] = setup.shards()
+    loop, kept = RoundLoop(play(setup.algorithm, shard, setup.plan, setup.federation)), []
     while True:
-        kept.append(post)
-        if post.round == upto:
+        kept.append(loop.post)
+        if loop.post.round == upto:
             return setup, kept
-        post = game.send(deliver([post], shards)[0])
+        loop.advance(among_all(shard)(loop.post))
 
 
 def test_while_seeds_are_sought_every_head_counts_as_heard():
-    _, posts = states(experiment(), 5 + CALM + 2 * 5)
+    _, posts = states(experiment(), 5 + AVERAGING_ROUNDS + 2 * 5)
     assert (posts[-1].state.health.last == posts[-1].round - 1).all()
 
 
 def test_all_nodes_agree_on_the_same_seeds():
-    setup, posts = states(experiment(), 5 + CALM + 2 * 5 + 1)
+    setup, posts = states(experiment(), 5 + AVERAGING_ROUNDS + 2 * 5 + 1)
     assert setup.plan.spread == 5  # log2(8) + 2
     found = posts[-1].state.seeding
     for leaf in found.seeds.values():
@@ -61,7 +61,7 @@ def test_all_nodes_agree_on_the_same_seeds():
 
 
 def test_seeds_are_private_heads_of_two_clusters():
-    _, posts = states(experiment(), 16 + CALM)
+    _, posts = states(experiment(), 16 + AVERAGING_ROUNDS)
     seeding = posts[-1].state.seeding
     owners = [
         [i for i in range(8) if torch.equal(seeding.private["head.weight"][i], seeding.seeds["head.weight"][0, j])]
@@ -72,21 +72,21 @@ def test_seeds_are_private_heads_of_two_clusters():
 
 
 def test_cores_agree_before_heads_are_fitted():
-    _, posts = states(experiment(), 5 + CALM)
+    _, posts = states(experiment(), 5 + AVERAGING_ROUNDS)
 
     def spread(post):
-        return sum(float(leaf.var(0).sum()) for leaf in post.state.core.values())
+        return sum(float(leaf.var(0).sum()) for leaf in post.state.facade.core.values())
 
-    before, after = posts[5], posts[5 + CALM]
+    before, after = posts[5], posts[5 + AVERAGING_ROUNDS]
     assert spread(after) < 0.1 * spread(before)
-    assert all(torch.equal(leaf[:, 0], leaf[:, 1]) for leaf in after.state.heads.values()), "one head, in two places"
-    for name, leaf in before.state.core.items():
-        assert torch.allclose(after.state.core[name].mean(0), leaf.mean(0), atol=1e-6), "nobody trained"
+    assert all(torch.equal(leaf[:, 0], leaf[:, 1]) for leaf in after.state.facade.heads.values()), "one head"
+    for name, leaf in before.state.facade.core.items():
+        assert torch.allclose(after.state.facade.core[name].mean(0), leaf.mean(0), atol=1e-6), "nobody trained"
 
 
 def test_nothing_is_trained_or_averaged_while_seeds_are_sought():
-    _, posts = states(experiment(), 15 + CALM)
-    before, after = posts[5 + CALM].state, posts[15 + CALM].state
+    _, posts = states(experiment(), 15 + AVERAGING_ROUNDS)
+    before, after = (posts[round + AVERAGING_ROUNDS].state.facade for round in (5, 15))
     assert all(torch.equal(before.core[k], after.core[k]) for k in before.core)
     assert all(torch.equal(before.heads[k], after.heads[k]) for k in before.heads)
 
@@ -138,12 +138,12 @@ def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
 
 def test_a_node_away_while_seeds_were_sought_learns_of_heads_by_hearing_them(monkeypatch):
     described = experiment("6:4", 70, "network.offline=1e-9", "training.steps=10", heads="auto", max_heads=2, warmup=10)
-    setup, away = made(described), np.array([0, 9])
+    setup, away = prepared(described), np.array([0, 9])
     sought = range(10, 13 + 2 * setup.plan.spread)
     monkeypatch.setattr(Network, "online", lambda self, seed, at, nodes: ~(np.isin(nodes, away) & (at in sought)))
-    state = travelled(setup).state
+    state = driven(setup).state
     assert not state.seeding.found[away].any(), "they missed it all"
-    choice = state.choice.tolist()
+    choice = state.facade.choice.tolist()
     assert len(set(choice[:6])) == len(set(choice[6:])) == 1
     assert choice[0] != choice[9]
 
@@ -253,13 +253,13 @@ def test_on_fresh_stars_a_rumour_reaches_everyone_in_time(n):
 
 def test_seeded_heads_begin_without_the_momentum_of_those_before():
     described = experiment("6:2", 40, "training.momentum=0.9")
-    setup, posts = states(described, 5 + CALM + 2 * 5)
-    remembered = posts[-1].state.heads_memory
+    setup, posts = states(described, 5 + AVERAGING_ROUNDS + 2 * 5)
+    remembered = posts[-1].state.facade.heads_memory
     assert any(leaf.abs().max() > 0 for slot in remembered.values() for leaf in slot.values())
     shard = setup.shards()[0]
     turn = setup.plan.turn(shard, posts[-1].round)
-    sown = setup.algorithm._sow(turn, posts[-1].state)
-    assert all(leaf.abs().max() == 0 for slot in sown.heads_memory.values() for leaf in slot.values())
+    seeded = setup.algorithm._seek(turn, posts[-1].state)
+    assert all(leaf.abs().max() == 0 for slot in seeded.facade.heads_memory.values() for leaf in slot.values())
 
 
 @pytest.mark.parametrize("order", ["in turn", "shuffled"])
@@ -318,23 +318,19 @@ def test_health_tells_when_a_head_was_last_heard_of():
 def killed(revival):
     """A run in which both clusters share head 0 and head 1 has died, continued for 80 rounds."""
     described = experiment("8:8", 120, "training.steps=10", revival=revival)
-    setup, posts = states(described, 18 + CALM)  # after warm-up 5, calm, and two seeds of 6 rounds
+    setup, posts = states(described, 18 + AVERAGING_ROUNDS)  # after warm-up 5, calm, and two seeds of 6 rounds
     state = posts[-1].state
-    together = tree.map(lambda leaf: leaf.mean((0, 1), keepdim=True).expand_as(leaf).clone(), state.heads)
+    together = tree.map(lambda leaf: leaf.mean((0, 1), keepdim=True).expand_as(leaf).clone(), state.facade.heads)
     noise = torch.Generator().manual_seed(1)
     useless = {
         name: torch.stack([v[:, 0], 50 * torch.randn(v[0, 0].shape, generator=noise).expand_as(v[:, 1])], 1)
         for name, v in together.items()
     }
-    state = state._replace(heads=useless, choice=torch.zeros_like(state.choice))
+    facade = state.facade._replace(heads=useless, choice=torch.zeros_like(state.facade.choice))
+    state = state._replace(facade=facade)
     shards = setup.shards()
-    game = play(setup.algorithm, shards[0], setup.plan, setup.federation, (18 + CALM, state))
-    post = next(game)
-    while True:
-        try:
-            post = game.send(deliver([post], shards)[0])
-        except StopIteration as end:
-            return end.value.state.choice.tolist()
+    rounds = play(setup.algorithm, shards[0], setup.plan, setup.federation, (18 + AVERAGING_ROUNDS, state))
+    return drive(rounds, among_all(shards[0])).state.facade.choice.tolist()
 
 
 def test_a_dead_head_is_revived_by_the_worst_served_cluster():
@@ -344,32 +340,36 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 
 
 def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_momentum(monkeypatch):
-    for module in (facade_algorithm, health, revival):
+    for module in (seeded_facade, health, revival):
         monkeypatch.setattr(module, "MEMORY", 8)
     dead = lambda known, _: (torch.arange(4) > 1).expand(known.last.shape).clone()  # noqa: E731
-    monkeypatch.setattr(facade_algorithm, "dead", dead)
+    monkeypatch.setattr(seeded_facade, "dead", dead)
     settings = ("algorithm.revival=true", "algorithm.heads=4", "training.momentum=0.9", "training.lr=0.01")
-    setup = made(tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60"))
+    setup = prepared(
+        tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60")
+    )
     closes = Calendar(1, 4).ready(setup.plan.spread) + 8 + setup.plan.spread
-    state = travelled(setup).states()[closes]
+    state = driven(setup).states()[closes]
     winner = int(state.seeding.origin[0])
     assert set(state.seeding.origin.tolist()) == {winner}
-    full = state._replace(heads_memory=tree.map(torch.ones_like, state.heads_memory))
+    remembering = state.facade._replace(heads_memory=tree.map(torch.ones_like, state.facade.heads_memory))
+    full = state._replace(facade=remembering)
     revived = setup.algorithm._revive(one_turn(setup, closes), full)
-    for name, leaf in revived.heads.items():
-        changed = (leaf != state.heads[name]).flatten(2).any(2)
+    for name, leaf in revived.facade.heads.items():
+        changed = (leaf != state.facade.heads[name]).flatten(2).any(2)
         assert changed.nonzero().tolist() == [[winner, 2]]
         assert torch.equal(leaf[winner, 2], state.seeding.private[name][winner])
-    for leaf in tree.flatten(revived.heads_memory).values():
+    for leaf in tree.flatten(revived.facade.heads_memory).values():
         assert (leaf[winner, 2] == 0).all()
         assert int((leaf == 0).flatten(2).all(2).sum()) == 1
+    heads = revived.facade.heads
     later = setup.algorithm._revive(one_turn(setup, closes + 1), revived)
-    assert all(torch.equal(leaf, revived.heads[name]) for name, leaf in later.heads.items()), "a window closes once"
+    assert all(torch.equal(leaf, heads[name]) for name, leaf in later.facade.heads.items()), "a window closes once"
     late = setup.algorithm._revive(one_turn(setup, closes + 1), full)  # the winner was offline when it closed
-    assert all(torch.equal(leaf, revived.heads[name]) for name, leaf in late.heads.items())
+    assert all(torch.equal(leaf, heads[name]) for name, leaf in late.facade.heads.items())
     missed = full._replace(seeding=full.seeding._replace(stage=full.seeding.stage - 1))  # offline in all of the window
     stale = setup.algorithm._revive(one_turn(setup, closes), missed)
-    assert all(torch.equal(leaf, state.heads[name]) for name, leaf in stale.heads.items())
+    assert all(torch.equal(leaf, state.facade.heads[name]) for name, leaf in stale.facade.heads.items())
 
 
 def test_without_revival_a_dead_head_stays_dead():
@@ -381,10 +381,17 @@ def at_an_opening_window(setup, dead):
     """Turn, seeding before, and seeding after nodes that hold a head dead (dead [S, 2]) made their bids."""
     [shard] = setup.shards()
     calendar = Calendar(5, 2)
-    turn = Turn(shard, calendar.ready(setup.plan.spread) + health.MEMORY, EVERYONE, torch.full((4,), 3), setup.plan)
+    turn = Turn(
+        shard,
+        calendar.ready(setup.plan.spread) + health.MEMORY,
+        EVERYONE,
+        torch.full((4,), 3),
+        lambda: setup.plan.spread,
+    )
     state = setup.algorithm.init(shard)
     before = state.seeding._replace(own=torch.full((4,), 0.5, dtype=torch.float64))  # as fitted to an older core
-    model = revival.Model(state.core, state.heads, tree.map(lambda leaf: leaf[:, 0], state.heads))
+    facade = state.facade
+    model = revival.ModelParts(facade.core, facade.heads, tree.map(lambda leaf: leaf[:, 0], facade.heads))
     opened, revived = revival.revive(turn, before, model, torch.tensor(dead), calendar)
     assert not revived.any(), "that comes when the window closes"
     return turn, before, opened
@@ -409,7 +416,7 @@ def test_who_bids_for_a_dead_head_fits_a_private_one_anew():
     assert changed.tolist() == [False, True, True, False]
     assert opened.own[[0, 3]].tolist() == [0.5, 0.5]
     private = tree.map(lambda leaf: leaf.unsqueeze(1), opened.private)
-    core = setup.algorithm.init(turn.shard).core
+    core = setup.algorithm.init(turn.shard).facade.core
     fitted = turn.learner.score(core, private, turn.all_samples())[:, 0].double()
     assert torch.equal(opened.own[1:3], fitted[1:3])
 

@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from contract.checks import ran, tiny
 from facade.errors import ExperimentError
 from facade.experiment import setup
 from facade.experiment.setup import set_up
+from facade.testing.contract import tiny
+from facade.testing.driven import result_of
 
 
 def test_bfloat16_moves_results_a_little_and_leaves_weights_in_full_precision(monkeypatch):
     monkeypatch.setattr(setup, "has_bf16_instructions", lambda: True)  # this machine may have to emulate them
-    full, half = (ran(tiny("el", f"runtime.precision={precision}")).models for precision in ("fp32", "bf16"))
+    full, half = (result_of(tiny("el", f"runtime.precision={precision}")).models for precision in ("fp32", "bf16"))
     moved = max(float((half[name] - leaf).abs().max()) for name, leaf in full.items())
     assert 1e-5 < moved < 1e-2
     assert {leaf.dtype for leaf in half.values()} == {torch.float32}

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from contract import checks
-from contract.checks import tiny
-from facade.algorithms import ALGORITHMS
-from facade.algorithms import facade as facade_algorithm
+from facade.algorithms import ALGORITHMS, seeded_facade
 from facade.algorithms.seeding import health, revival
 from facade.core import tree
+from facade.testing import contract as checks
+from facade.testing import driven as driving
+from facade.testing.contract import tiny
 
 MODELS = {
     "stacked": ("model.name=mlp", "runtime.executor=stacked"),
@@ -27,7 +27,7 @@ def test_the_same_run_twice_gives_the_same_rows_and_states(name):
 
 @every_algorithm
 def test_another_seed_gives_another_run(name):
-    one, other = (checks.ran(tiny(name, f"seed={seed}", "training.rounds=2")).summary for seed in (3, 4))
+    one, other = (driving.result_of(tiny(name, f"seed={seed}", "training.rounds=2")).summary for seed in (3, 4))
     assert one["model_sha256"] != other["model_sha256"]
 
 
@@ -76,8 +76,8 @@ def test_mixing_without_messages_leaves_what_local_training_made(name, dtype):
 @pytest.mark.parametrize("name", ["el", "dpsgd", "dac", "facade", "ifca"])
 def test_a_node_that_never_hears_anyone_trains_as_if_alone(name):
     deaf = ("network.loss=0.9999999999", "algorithm.heads=1", "algorithm.all_reduce=false")
-    alone = checks.ran(tiny("local", *deaf)).summary
-    assert checks.ran(tiny(name, *deaf)).summary["model_sha256"] == alone["model_sha256"]
+    alone = driving.result_of(tiny("local", *deaf)).summary
+    assert driving.result_of(tiny(name, *deaf)).summary["model_sha256"] == alone["model_sha256"]
 
 
 @every_algorithm
@@ -156,9 +156,9 @@ def test_revival_keeps_the_contract(check, memory, monkeypatch):
         revived.append(int(where.sum()))
         return after, where
 
-    for module in (facade_algorithm, health, revival):
+    for module in (seeded_facade, health, revival):
         monkeypatch.setattr(module, "MEMORY", 6)
-    monkeypatch.setattr(facade_algorithm, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
+    monkeypatch.setattr(seeded_facade, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
     monkeypatch.setattr(revival, "revive", watched)
     rounds = ("training.rounds=28", "evaluation.every=28", "data.clusters=4:2", "algorithm.warmup=1")
     check(tiny("facade", "algorithm.seeding=farthest", "algorithm.revival=true", *rounds, *memory))
@@ -166,7 +166,7 @@ def test_revival_keeps_the_contract(check, memory, monkeypatch):
 
 
 def test_running_statistics_travel_and_counters_stay():
-    setup = checks.made(tiny("el", "model.name=contract.own:Normed"))
-    names = set(tree.flatten(checks.travelled(setup).posts[0][0].outbox))
+    setup = driving.prepared(tiny("el", "model.name=contract.own:Normed"))
+    names = set(tree.flatten(driving.driven(setup).posts[0][0].outbox))
     assert {"model/body.1.running_mean", "model/body.1.running_var"} <= names
     assert not any(name.endswith("num_batches_tracked") for name in names)

@@ -1,127 +1,58 @@
-"""What every algorithm must keep, each check a function of an experiment.
+"""What every algorithm must keep, each check a function of an experiment; an AssertionError says what was broken.
 
 They hold for any algorithm and any model, also a user's own (`package.module:Attribute`):
 
-    from contract import checks
+    import pytest
+    from facade.testing import contract
 
-    def test_mine():
-        for check in checks.CHECKS:
-            check(checks.tiny("my_package.mine:MyAlgorithm", "model.name=my_package.nets:Net"))
+    @pytest.mark.parametrize("check", contract.CHECKS)
+    def test_mine_keeps_the_contract(check):
+        check(contract.tiny("my_package.mine:MyAlgorithm", "model.name=my_package.nets:Net"))
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from experiments import digits
 from facade.core import tree
-from facade.core.engine import play
-from facade.core.messages import EVERYONE, Edges, Inbox, Post
-from facade.core.turn import Shard, Turn
-from facade.data.federation import Federation
-from facade.data.load import load
-from facade.data.section import DataSection
+from facade.core.messages import EVERYONE, Edges, Post
 from facade.experiment.config import Experiment
-from facade.experiment.setup import Setup, set_up
 from facade.runs.result import Result
-from facade.runs.run_directory import in_order
-from facade.runtimes.local import deliver, run
-from runs import assert_same
+from facade.testing.driven import driven, inbox_of, one_turn, prepared, result_of
 
 
 def tiny(name: str, *settings: str) -> Experiment:
-    """A run of a few rounds on 5 + 3 nodes of digits; keys of other algorithms are ignored."""
-    described = ("seed=3", f"algorithm.name={name}", "training.batch=4", "training.lr=0.1")
-    return digits(*described, *settings, clusters="5:3", rounds=4, steps=2, every=2)
+    """A run of a few rounds on 5 + 3 nodes of digits; keys of other algorithms are ignored. Settings, as on the
+    command line, have the last word."""
+    return Experiment.of(
+        {
+            "name": "tiny",
+            "seed": 3,
+            "data": {"source": "digits", "clusters": "5:3"},
+            "algorithm": {"name": name, "warmup": 1, "seeding": "none"},
+            "topology": {"degree": 4},
+            "training": {"rounds": 4, "steps": 2, "batch": 4, "lr": 0.1},
+            "evaluation": {"every": 2},
+            "runtime": {"threads": 1},
+        },
+        settings,
+    )
 
 
-def _federation(experiment: Experiment) -> Federation:
-    return _loaded(experiment.data.model_dump_json(), experiment.seed)
-
-
-@functools.cache
-def _loaded(data: str, seed: int) -> Federation:
-    whole = load(DataSection.model_validate_json(data), seed)
-    return dataclasses.replace(whole, tests=[test[::8] for test in whole.tests])
-
-
-def made(experiment: Experiment) -> Setup:
-    """The parts of the run; data are loaded once for all checks, an eighth of the test data is used."""
-    return set_up(experiment, _federation(experiment))
-
-
-def ran(experiment: Experiment) -> Result:
-    """The finished run."""
-    return run(experiment, federation=_federation(experiment))
-
-
-class Journey(NamedTuple):
-    """A run driven by hand, with all that passed between the round loop and its driver."""
-
-    posts: list[list[Post]]
-    """Per exchange, one post of every shard."""
-    ended: list[list[dict[str, Any]]]
-    """Per shard, the rows it ended with."""
-    state: Any
-    """[n, ...] the state at the end."""
-    prints: list[list[Any]]
-    """Of every post, at the moment it was made."""
-
-    def rows(self, after: int = -1) -> list[dict[str, Any]]:
-        """Rows made after the given exchange, in the order of a run's file."""
-        posted = [row for posts in self.posts[after + 1 :] for post in posts for row in post.rows]
-        return in_order(posted + [row for rows in self.ended for row in rows])
-
-    def states(self) -> list[Any]:
-        """[n, ...] before every round, before the final exchange if there is one, and at the end."""
-        return [tree.concat([post.state for post in posts]) for posts in self.posts] + [self.state]
-
-
-def travelled(setup: Setup, start: Sequence[tuple[int, Any]] | None = None) -> Journey:
-    """Play a run to its end, from the beginning or from one (round, state) per shard."""
-    shards = setup.shards()
-    starts: Sequence[tuple[int, Any] | None] = start or [None] * len(shards)
-    games = [
-        play(setup.algorithm, shard, setup.plan, setup.federation, begin)
-        for shard, begin in zip(shards, starts, strict=True)
-    ]
-    posts = [[next(game) for game in games]]
-    prints = []
-    while True:
-        prints.append([_published(post) for post in posts[-1]])
-        moves, ended = [], []
-        for game, inbox in zip(games, deliver(posts[-1], shards), strict=True):
-            try:
-                moves.append(game.send(inbox))
-            except StopIteration as end:
-                ended.append(end.value)
-        if ended:
-            state = tree.concat([played.state for played in ended])
-            return Journey(posts, [played.rows for played in ended], state, prints)
-        posts.append(moves)
-
-
-def one_turn(setup: Setup, round: int) -> Turn:
-    """A round as a process that hosts all nodes sees it."""
-    shard = setup.shard(np.arange(setup.federation.n))
-    graph = setup.plan.graph(round)
-    edges = EVERYONE if graph.everyone else Edges(torch.from_numpy(graph.receiver), torch.from_numpy(graph.sender))
-    return Turn(shard, round, edges, torch.from_numpy(graph.degree), setup.plan)
-
-
-def inbox_of(shard: Shard, message: Any, edges: Any) -> Inbox:
-    """What arrives at a process that hosts all nodes."""
-    return deliver([Post(0, message, edges, None)], [shard])[0]
+def assert_same(one: Result, other: Result) -> None:
+    """Equal to the bit: rows, deployed models, states."""
+    assert list(one.rows) == list(other.rows)
+    assert one.summary["model_sha256"] == other.summary["model_sha256"]
+    assert one.summary["state_sha256"] == other.summary["state_sha256"]
 
 
 NOBODY = Edges(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
@@ -129,31 +60,31 @@ NOBODY = Edges(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int
 
 def check_repeatable(experiment: Experiment) -> None:
     """The same run twice gives the same rows and states."""
-    assert_same(ran(experiment), ran(experiment))
+    assert_same(result_of(experiment), result_of(experiment))
 
 
 def check_shard_invariant(experiment: Experiment) -> None:
     """However nodes are divided over processes, rows and states are the same to the bit."""
-    whole = ran(experiment.with_("runtime.shards=1"))
+    whole = result_of(experiment.with_("runtime.shards=1"))
     for count in (2, 5, experiment.n):
-        assert_same(whole, ran(experiment.with_(f"runtime.shards={count}")))
+        assert_same(whole, result_of(experiment.with_(f"runtime.shards={count}")))
 
 
 def check_thread_independent(experiment: Experiment) -> None:
     """However many threads compute a run, rows and states are the same to the bit."""
-    alone = ran(experiment.with_("runtime.threads=1"))
+    alone = result_of(experiment.with_("runtime.threads=1"))
     for count in (2, 3):
-        assert_same(alone, ran(experiment.with_(f"runtime.threads={count}")))
+        assert_same(alone, result_of(experiment.with_(f"runtime.threads={count}")))
 
 
 def check_resumable(experiment: Experiment) -> None:
     """From the state of any post, a new run ends in the same state and makes the remaining rows."""
-    setup = made(experiment)
-    whole = travelled(setup)
+    setup = prepared(experiment)
+    whole = driven(setup)
     end = tree.digest(whole.state, experiment.n)
     for number, posts in enumerate(whole.posts):
         kept = [(post.round, _reloaded(post.state)) for post in posts]
-        resumed = travelled(made(experiment), kept)
+        resumed = driven(prepared(experiment), kept)
         assert tree.digest(resumed.state, experiment.n) == end, f"resumed at exchange {number}"
         assert resumed.rows() == whole.rows(after=number), f"resumed at exchange {number}"
 
@@ -165,12 +96,14 @@ def _reloaded(state: Any) -> Any:
 
 def check_pure(experiment: Experiment) -> None:
     """No method of an algorithm changes what it was given, and nothing published changes later."""
-    setup = made(experiment)
-    watched = _Watched(setup.algorithm)
-    journey = travelled(dataclasses.replace(setup, algorithm=watched))
+    setup = prepared(experiment)
+    watched: Any = _Watched(setup.algorithm)
+    prints: list[Any] = []
+    replaced = dataclasses.replace(setup, algorithm=watched)
+    run = driven(replaced, watch=lambda posts: prints.append([_published(post) for post in posts]))
     assert {"init", "local", "message", "mix"} <= watched.called
     assert ("finish" in watched.called) == setup.plan.all_reduce
-    assert [[_published(post) for post in posts] for posts in journey.posts] == journey.prints
+    assert [[_published(post) for post in posts] for posts in run.posts] == prints
 
 
 def _published(post: Post) -> Any:
@@ -218,14 +151,14 @@ def _print(thing: Any) -> Any:
 def check_survives_loss(experiment: Experiment) -> None:
     """With half of the messages lost and nodes offline the run ends with finite numbers; the state
     of an offline node stays, and it hears nothing."""
-    setup = made(experiment.with_("network.loss=0.5", "network.offline=0.3"))
-    journey = travelled(setup)
-    rows = journey.rows()
+    setup = prepared(experiment.with_("network.loss=0.5", "network.offline=0.3"))
+    run = driven(setup)
+    rows = run.rows()
     json.dumps(rows, allow_nan=False)
     assert all(math.isfinite(row["loss"]) for row in rows if row["kind"] != "round")
-    assert all(leaf.isfinite().all() for leaf in setup.algorithm.model(journey.state).values())
+    assert all(leaf.isfinite().all() for leaf in setup.algorithm.model(run.state).values())
     everybody, away = np.arange(experiment.n), 0
-    states = [tree.digests(state, experiment.n) for state in journey.states()]
+    states = [tree.digests(state, experiment.n) for state in run.states()]
     for round in range(experiment.training.rounds):
         online = setup.plan.network.online(experiment.seed, round, everybody)
         heard = [row["bytes"] for row in rows if row["kind"] == "round" and row["round"] == round + 1]
@@ -240,7 +173,7 @@ def check_survives_loss(experiment: Experiment) -> None:
 
 def check_equal_states_stay_equal(experiment: Experiment) -> None:
     """Where all nodes are in the same state, mixing leaves every model as it is, up to rounding."""
-    setup = made(experiment)
+    setup = prepared(experiment)
     algorithm = setup.algorithm
     for round in (0, experiment.training.rounds - 1):
         turn = one_turn(setup, round)
@@ -258,7 +191,7 @@ def check_equal_states_stay_equal(experiment: Experiment) -> None:
 
 def check_no_messages_is_local_training(experiment: Experiment) -> None:
     """Where nothing arrives, mixing leaves every model exactly as local training made it."""
-    setup = made(experiment)
+    setup = prepared(experiment)
     algorithm = setup.algorithm
     state = algorithm.init(one_turn(setup, 0).shard)
     for round in range(experiment.training.rounds):
@@ -273,18 +206,18 @@ def check_no_messages_is_local_training(experiment: Experiment) -> None:
 def check_counts_bytes(experiment: Experiment) -> None:
     """A round's bytes are those of the messages that arrived at the node."""
     for settings in [(), ("network.loss=0.3", "network.offline=0.2")]:
-        setup = made(experiment.with_(*settings))
-        journey = travelled(setup)
+        setup = prepared(experiment.with_(*settings))
+        run = driven(setup)
         expected = {}
-        for posts in journey.posts:
+        for posts in run.posts:
             for shard, post in zip(setup.shards(), posts, strict=True):
                 size = sum(leaf[0].numel() * leaf.element_size() for leaf in tree.flatten(post.outbox).values())
                 assert size == tree.row_bytes(post.outbox)
-                for row, node in enumerate(shard.nodes.tolist()):
-                    arrived = shard.n - 1 if post.wanted is EVERYONE else int((post.wanted.receiver == row).sum())
+                for place, node in enumerate(shard.nodes.tolist()):
+                    arrived = shard.n - 1 if post.wanted is EVERYONE else int((post.wanted.receiver == place).sum())
                     expected[post.round, node] = arrived * size
         rounds = experiment.training.rounds
-        for row in journey.rows():
+        for row in run.rows():
             if row["kind"] == "round":
                 assert row["bytes"] == expected[row["round"] - 1, row["node"]]
             elif row["kind"] == "final":
@@ -296,24 +229,45 @@ def check_message_schema(experiment: Experiment) -> None:
     for settings in [("runtime.shards=1",), ("runtime.shards=2", "network.loss=0.5", "network.offline=0.3")]:
         schemas = [
             {path: (leaf.dtype, leaf.shape[1:]) for path, leaf in tree.flatten(post.outbox).items()}
-            for posts in travelled(made(experiment.with_(*settings))).posts
+            for posts in driven(prepared(experiment.with_(*settings))).posts
             for post in posts
         ]
         assert all(schema == schemas[0] for schema in schemas)
 
 
+def check_declares_members(experiment: Experiment) -> None:
+    """What a state keeps per member of the network, or names members by, is declared: where members come and go, it
+    can be put in their new order, and nothing else depends on how many there are."""
+    first, *others = experiment.data.sizes
+    clusters = ":".join(map(str, [first + 2, *others]))
+    larger = experiment.with_(f"data.clusters={clusters}", f"training.rounds={2 * experiment.training.rounds}")
+    setups = [prepared(each) for each in (experiment, larger)]
+    small, large = (tree.flatten(s.algorithm.init(s.shard(np.arange(1)))) for s in setups)
+    algorithm = setups[0].algorithm
+    assert small.keys() == large.keys()
+    for path, leaf in small.items():
+        axis = algorithm.member_axes.get(path)
+        assert axis is not None or leaf.shape == large[path].shape, f"{path} depends on n and is not in member_axes"
+        assert axis is None or (leaf.shape[axis], large[path].shape[axis]) == (experiment.n, larger.n), path
+    for path in small.keys() & algorithm.member_numbers:
+        assert small[path].dtype == torch.int64, f"{path} names members by other than whole numbers"
+        assert int(small[path].min()) >= -1, f"{path} names members below -1, which is nobody"
+
+
 def check_learns(experiment: Experiment) -> None:
     """Accuracy ends more than half the way from chance to perfect."""
-    result = ran(experiment)
+    result = result_of(experiment)
     chance = 1 / len(result.rows[-1]["confusion"])
     assert result.summary["all"] > (1 + chance) / 2
 
 
 def check_executors_agree(experiment: Experiment, tolerance: float = 1e-12) -> None:
     """Batched and one by one, models stay together to rounding in every round."""
-    setups = [made(experiment.with_("runtime.dtype=float64", f"runtime.executor={e}")) for e in ("stacked", "looped")]
+    setups = [
+        prepared(experiment.with_("runtime.dtype=float64", f"runtime.executor={e}")) for e in ("stacked", "looped")
+    ]
     assert [setup.learner.executor.name for setup in setups] == ["stacked", "looped"]
-    stacked, looped = (travelled(setup).states() for setup in setups)
+    stacked, looped = (driven(setup).states() for setup in setups)
     for one, other in zip(stacked, looped, strict=True):
         assert distance(setups[0].algorithm.model(one), setups[1].algorithm.model(other)) < tolerance
 
@@ -337,5 +291,6 @@ CHECKS: list[Callable[[Experiment], None]] = [
     check_no_messages_is_local_training,
     check_counts_bytes,
     check_message_schema,
+    check_declares_members,
 ]
 """All that take any experiment as it is."""
