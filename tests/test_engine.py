@@ -119,7 +119,9 @@ def test_the_deployed_head_is_the_chosen_one_not_the_best_on_test_data():
     setup = prepared(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0"))
     state = driven(setup).state
     for node, choice in enumerate(state.facade.choice.tolist()):
-        assert torch.equal(setup.algorithm.model(state)["head.weight"][node], state.heads["head.weight"][node, choice])
+        assert torch.equal(
+            setup.algorithm.model(state)["head.weight"][node], state.facade.heads["head.weight"][node, choice]
+        )
 
 
 def test_equal_models_on_the_same_test_set_are_evaluated_once(monkeypatch):

@@ -59,7 +59,7 @@ class Trailing(nn.Module):
 
 
 class Scaled(Trailing):
-    """What the head returns is not what the model returns: this cannot be cut."""
+    """What the head returns is not what the model returns: this cannot be split."""
 
     def forward(self, x):
         return self.head(self.core(x)) * 3
@@ -93,18 +93,18 @@ def test_a_heads_score_does_not_depend_on_the_other_heads(executor, dtype):
 
 
 @pytest.mark.parametrize(
-    ("factory", "cut"),
+    ("factory", "splits"),
     [(Methods, True), (sequential, True), (Trailing, True), (Scaled, False)],
     ids=["methods", "sequential", "trailing", "none"],
 )
-def test_features_are_computed_once_for_all_heads_where_the_model_can_be_cut(factory, cut):
+def test_features_are_computed_once_for_all_heads_where_the_model_can_be_split(factory, splits):
     made = learner(factory, executor="looped")
-    assert made.executor.features_once == cut
+    assert made.executor.features_once == splits
     core, _ = made.split(made.init(1, 0, np.arange(NODES)))
     heads = tree.stack([made.split(made.init(1, j, np.arange(NODES)))[1] for j in range(3)], axis=1)
     Core.runs = 0
     losses = made.score(core, heads, samples("choose"))
-    assert Core.runs == NODES * (1 if cut else 3)
+    assert Core.runs == NODES * (1 if splits else 3)
     for node in range(NODES):
         drawn = samples("choose").of(slice(node, node + 1))[0]
         for j in range(3):

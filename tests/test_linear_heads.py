@@ -28,7 +28,7 @@ class Uncut(nn.Module):
 def test_a_linear_head_whose_features_cannot_be_had_is_fitted_by_training(recwarn):
     uncut = "model.name=test_linear_heads:Uncut"
     result = result_of(tiny("facade", uncut, "algorithm.seeding=farthest", "training.rounds=30"))
-    assert "cannot be cut before its head" in str(recwarn.pop(UserWarning).message)
+    assert "cannot be split before its head" in str(recwarn.pop(UserWarning).message)
     assert not result.learner.head_is_linear
     with pytest.raises(ExperimentError, match="heads = 'auto'"):
         result_of(tiny("facade", uncut, "algorithm.heads=auto", "training.rounds=80"))

@@ -185,7 +185,7 @@ class WithMore(nn.Module):
 )
 def test_what_a_run_could_not_repeat_is_refused_in_a_sentence(factory, sentence):
     with pytest.raises(ExperimentError, match=sentence):
-        rehearsal.outputs(rehearsal.made(factory, torch.float32, "cpu"), (1, 4, 4), 2)
+        rehearsal.outputs(rehearsal.new_model(factory, torch.float32, "cpu"), (1, 4, 4), 2)
 
 
 def with_weights_that_cannot_be_copied():

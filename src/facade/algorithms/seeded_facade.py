@@ -235,8 +235,8 @@ class SeededFacade(Algorithm[SeededState]):
         common = tree.map(lambda leaf: leaf[:, 0], facade.heads)
         seeding = farthest.advance(turn, state.seeding, facade.core, common, stage, self.auto)
         if stage == self.k:
-            found = behind.unsqueeze(1) & seeding.found
-            facade = _restarted(facade, tree.where(found, seeding.seeds, facade.heads), found)
+            places = behind.unsqueeze(1) & seeding.found
+            facade = _restarted(facade, tree.where(places, seeding.seeds, facade.heads), places)
         return state._replace(seeding=seeding, facade=facade)
 
     def _revive(self, turn: Turn, state: SeededState) -> SeededState:

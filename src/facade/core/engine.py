@@ -127,9 +127,9 @@ def _heard(shard: Shard, inbox: Inbox) -> list[int]:
 def _notes(algorithm: Algorithm[Any], shard: Shard, state: Any, round: int, heard: list[int]) -> list[Row]:
     """One row per hosted node: what the algorithm notes, and the bytes heard in this round."""
     with shard.learner.stopwatch.phase("record"):
-        noted = algorithm.notes(state)
-        _check_notes(noted, len(shard.nodes))
-        notes = {name: _recorded(values) for name, values in noted.items()}
+        noted_values = algorithm.notes(state)
+        _check_notes(noted_values, len(shard.nodes))
+        notes = {name: _recorded(values) for name, values in noted_values.items()}
         return [
             {"kind": "round", "round": round + 1, "node": node, "bytes": heard[i]}
             | {name: values[i] for name, values in notes.items()}

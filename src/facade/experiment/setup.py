@@ -113,7 +113,7 @@ def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs
         )
     if algorithm.heads_compared > 1 and not learner.executor.features_once:
         warnings.warn(
-            "this model cannot be cut before its head, so every head is scored by a pass through the whole model;"
+            "this model cannot be split before its head, so every head is scored by a pass through the whole model;"
             " let its forward end with one call of its head, on one tensor, to compute features once",
             stacklevel=2,
         )

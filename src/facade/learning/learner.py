@@ -112,7 +112,7 @@ class Learner:
         self.stopwatch = Stopwatch()
         self._factory = factory
         self._head = head
-        self._template = rehearsal.made(factory, dtype, device)
+        self._template = rehearsal.new_model(factory, dtype, device)
         rehearsal.check_head(self._template, head)
         self.outputs = rehearsal.outputs(self._template, inputs.shape, min(2, training.batch))
         """How many classes the model tells apart."""
@@ -138,8 +138,8 @@ class Learner:
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
             return Stacked(layers, weights, self._head, self._prepare)
         example = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        cut = find_split_point(self._template, self._head, example)
-        return Looped(self._template, self._head, cut, self._prepare, self._bf16)
+        split = find_split_point(self._template, self._head, example)
+        return Looped(self._template, self._head, split, self._prepare, self._bf16)
 
     def _prepare(self, x: Tensor) -> Tensor:
         return self.inputs.prepare(x, self.dtype, self.device)
@@ -261,8 +261,8 @@ class Learner:
         work = [
             (test, rows[block]) for test, rows in zip(tests, of_test, strict=True) for block in self._blocks(len(rows))
         ]
-        done: Examined = tree.concat(self._map(_without_gradients(task), work))
-        return tree.rows(done, torch.argsort(torch.cat(of_test)))
+        examined: Examined = tree.concat(self._map(_without_gradients(task), work))
+        return tree.rows(examined, torch.argsort(torch.cat(of_test)))
 
     def _blocks_of(self, samples: Samples) -> list[slice]:
         """Blocks of nodes; of one node where nodes have unequal numbers of samples."""

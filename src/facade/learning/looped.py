@@ -28,14 +28,19 @@ class Looped(Executor):
     block = 1
 
     def __init__(
-        self, module: nn.Module, prefixes: tuple[str, ...], cut: SplitPoint | None, prepare: Prepare, bf16: bool = False
+        self,
+        module: nn.Module,
+        prefixes: tuple[str, ...],
+        split: SplitPoint | None,
+        prepare: Prepare,
+        bf16: bool = False,
     ) -> None:
         self._template = module
         self._prepare = prepare
         self._prefixes = prefixes
-        self._cut = cut
-        self.gives_features = cut is not None
-        self.features_once = cut is not None or all(under(name, prefixes) for name in named_tensors(module))
+        self._split = split
+        self.gives_features = split is not None
+        self.features_once = split is not None or all(under(name, prefixes) for name in named_tensors(module))
         self._bf16 = bf16
         self._local = threading.local()
 
@@ -55,8 +60,8 @@ class Looped(Executor):
             with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
                 logits = self._forward(module, x, batches.only)
             loss = functional.cross_entropy(logits.to(x.dtype), y)
-            found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
-            gradients = {name: g for name, g in zip(trained, found, strict=True) if g is not None}
+            gradients_of_all = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
+            gradients = {name: g for name, g in zip(trained, gradients_of_all, strict=True) if g is not None}
             with torch.no_grad():
                 batches.optimiser.step(trained, gradients, remembered, batches.round)
             losses.append(loss.detach())
@@ -72,30 +77,30 @@ class Looped(Executor):
     def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
         count = next(iter(heads.values())).shape[1]
         each = [tree.map(lambda leaf, j=j: leaf[0, j], heads) for j in range(count)]
-        cut = self._cut
-        if cut is None:
+        split = self._split
+        if split is None:
             whole = [{k: v.unsqueeze(0) for k, v in {**tree.rows(core, 0), **head}.items()} for head in each]
             return torch.stack([self.losses(model, x, y) for model in whole], 1)
         module, tensors = self._loaded({**tree.rows(core, 0), **each[0]})
         module.eval()
-        z = self._through(lambda part: cut.features(module, part), x[0])
+        z = self._through(lambda part: split.features(module, part), x[0])
         scores = []
         for head in each:
             copy_weights(tensors, head)
             with self._precision(z.device):
-                logits = cut.head(module, z.clone())  # a head may begin with an activation in place
+                logits = split.head(module, z.clone())  # a head may begin with an activation in place
             scores.append(functional.cross_entropy(logits.to(z.dtype), y[0]))
         return torch.stack(scores).view(1, count).cpu()
 
     def features(self, core: Params, x: Tensor) -> Tensor:
         module, _ = self._loaded(tree.rows(core, 0))
         module.eval()
-        cut = self._cut
-        if cut is None:
+        split = self._split
+        if split is None:
             raise ExperimentError(
-                "the model cannot be cut before its head, so there are no features of its own for the head"
+                "the model cannot be split before its head, so there are no features of its own for the head"
             )
-        return self._through(lambda part: cut.features(module, part), x[0]).unsqueeze(0)
+        return self._through(lambda part: split.features(module, part), x[0]).unsqueeze(0)
 
     def logits(self, params: Params, x: Tensor) -> Tensor:
         module, _ = self._loaded(tree.rows(params, 0))
@@ -103,22 +108,22 @@ class Looped(Executor):
 
     def _through(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """The function over stored inputs x [m, ...], a cache-sized part at a time."""
-        done = []
+        outputs = []
         for part in in_chunks(x):
             ready = _channels_last(self._prepare(part))
             with self._precision(ready.device):
-                done.append(function(ready).to(ready.dtype))
-        return torch.cat(done)
+                outputs.append(function(ready).to(ready.dtype))
+        return torch.cat(outputs)
 
     def _precision(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, torch.bfloat16, enabled=self._bf16)
 
     def _forward(self, module: nn.Module, x: Tensor, only: str | None) -> Tensor:
-        if only != "head" or self._cut is None:
+        if only != "head" or self._split is None:
             return module(x)  # type: ignore[no-any-return]
         with torch.no_grad():
-            z = self._cut.features(module, x)
-        return self._cut.head(module, z)
+            z = self._split.features(module, x)
+        return self._split.head(module, z)
 
     def _loaded(self, weights: Params) -> tuple[nn.Module, Params]:
         """This thread's module with the given weights in it, and its tensors by name."""

@@ -129,10 +129,10 @@ def factory(name: str, shape: Shape, classes: int) -> Factory:
     if not is_foreign(name):
         make = look_up("model", name, MODELS)
         return lambda: make(shape, classes)
-    made = foreign("model", name)
-    if not (isinstance(made, type) and issubclass(made, nn.Module)):
+    model_class = foreign("model", name)
+    if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
         raise ExperimentError(f"model '{name}' is not a subclass of torch.nn.Module")
-    wants = inspect.signature(made).parameters
+    wants = inspect.signature(model_class).parameters
     arguments = {k: v for k, v in {"shape": shape, "classes": classes}.items() if k in wants}
     missing = [k for k, p in wants.items() if p.default is p.empty and p.kind in _NAMED and k not in arguments]
     if missing:
@@ -140,4 +140,4 @@ def factory(name: str, shape: Shape, classes: int) -> Factory:
             f"model '{name}' wants the argument{'s' if len(missing) > 1 else ''} {', '.join(missing)}; it is made with"
             " shape and classes only: give the others defaults"
         )
-    return lambda: made(**arguments)
+    return lambda: model_class(**arguments)

@@ -91,12 +91,12 @@ class Adam(Optimiser):
     epsilon: float = 1e-8
 
     def memory(self, params: Params, axes: Mapping[str, int]) -> Memory:
-        made = {slot: {name: torch.zeros_like(p) for name, p in params.items()} for slot in ("mean", "square")}
+        moments = {slot: {name: torch.zeros_like(p) for name, p in params.items()} for slot in ("mean", "square")}
         counts = {}
         for name, p in params.items():  # one number for all of a weight: powers are expensive
             own = axes[name]
             counts[name] = p.new_zeros(*p.shape[: p.dim() - own], *([1] * own))
-        return made | {"steps": counts}
+        return moments | {"steps": counts}
 
     def step(self, weights: Params, gradients: Params, memory: Memory, round: int) -> None:
         rate = self.schedule.rate(self.lr, round)

@@ -16,7 +16,7 @@ from facade.learning.dropout import AddressedDropout
 from facade.learning.torch_modules import named_tensors, under
 
 
-def made(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:
+def new_model(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:
     """A model as the factory makes them."""
     try:
         with seeds.global_torch(0, "template"):

@@ -1,4 +1,4 @@
-"""Where a model is cut into core and head, so that what the head sees is computed once for all heads."""
+"""Where a model is split into core and head, so that what the head sees is computed once for all heads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class SplitPoint:
 
 
 def find_split_point(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> SplitPoint | None:
-    """Where the model can be cut: a chain whose last layers are the head, or one head submodule whose output
+    """Where the model can be split: a chain whose last layers are the head, or one head submodule whose output
     is the model's output. None: heads are scored by full passes."""
     was_training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            cut = _found(module, prefixes, example)
-            return cut if cut is not None and _in_parts(cut, module, example) else None
+            split = _find(module, prefixes, example)
+            return split if split is not None and _in_parts(split, module, example) else None
     finally:
         module.train(was_training)
 
 
-def _found(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> SplitPoint | None:
+def _find(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> SplitPoint | None:
     if prefixes != ("*",) and is_chain(module) and (at := _head_begins(module, prefixes)):
         return SplitPoint(lambda m, x: _part(m, slice(at), x), lambda m, z: _part(m, slice(at, None), z))
     if len(prefixes) == 1 and prefixes[0] in dict(module.named_modules()):
@@ -40,9 +40,9 @@ def _found(module: nn.Module, prefixes: tuple[str, ...], example: Tensor) -> Spl
     return None
 
 
-def _in_parts(cut: SplitPoint, module: nn.Module, example: Tensor) -> bool:
+def _in_parts(split: SplitPoint, module: nn.Module, example: Tensor) -> bool:
     """Whether features are one tensor, a row per sample, so that those of parts can be put together."""
-    features = [cut.features(module, part) for part in (example, example[:1])]
+    features = [split.features(module, part) for part in (example, example[:1])]
     sizes = [part.shape[:1] if isinstance(part, Tensor) else () for part in features]
     return sizes == [(len(example),), (1,)]
 
@@ -77,7 +77,7 @@ class _AtTheHead(Exception):  # noqa: N818 - not an error: it carries what the h
 
 
 def _trailing(module: nn.Module, name: str, example: Tensor) -> SplitPoint | None:
-    """The cut before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
+    """The split before submodule `name`, if it takes one input, by position, and its output, unchanged, is the
     model's."""
     seen: list[tuple[bool, object, int]] = []
 

@@ -56,8 +56,8 @@ def revive(turn: Turn, seeding: Seeding, model: ModelParts, dead: Tensor, calend
     if place < turn.spread:
         return _bid(turn, seeding, model, dead.any(1), stage), torch.zeros_like(dead)
     won = (seeding.origin == torch.from_numpy(turn.shard.nodes)) & (seeding.stage == stage)
-    done = seeding._replace(origin=torch.where(won, -1, seeding.origin))
-    return done, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
+    closed = seeding._replace(origin=torch.where(won, -1, seeding.origin))
+    return closed, dead & (dead.cumsum(1) == 1) & won.unsqueeze(1)
 
 
 def listen(turn: Turn, seeding: Seeding, inbox: Inbox, calendar: Calendar) -> Seeding:
