@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check format chaos bench paper-quick reproduction reproduction-page clean
+.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
 
 test: .venv/installed-test
 	$(PYTEST) -n 2 --dist worksteal -rs
+
+# Which lines the suite runs, those of worker processes included: htmlcov/index.html.
+coverage: .venv/installed-test
+	$(PYTEST) -n 2 --dist worksteal --cov=facade --cov-report=term:skip-covered --cov-report=html
 
 # One of eight peers is killed ten times, in twenty runs instead of the two of `make test`.
 chaos: .venv/installed-test
@@ -42,7 +46,7 @@ bench: .venv/installed
 	$(BIN)/facade bench --out benchmarks/results/$(MACHINE).json
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 # The installs are stamped, so that they are repeated only when pyproject.toml changes.
 .venv/bin/python:

@@ -4,6 +4,7 @@ import os
 import sys
 from typing import NamedTuple
 
+import hypothesis
 import pytest
 import torch
 
@@ -17,6 +18,9 @@ from facade import run
 from facade.cli import main
 
 torch.set_num_threads(1)
+# The same examples in every run, and no clock: a slow machine fails no test.
+hypothesis.settings.register_profile("facade", derandomize=True, deadline=None, database=None, max_examples=60)
+hypothesis.settings.load_profile("facade")
 
 
 class Ended(NamedTuple):

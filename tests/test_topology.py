@@ -22,11 +22,11 @@ from facade.core.topology import (
     Topology,
     connected,
     diameter,
-    edges_in,
     undirected,
 )
 from facade.errors import ExperimentError
 from facade.experiment.config import Experiment
+from facade.experiment.edges_file import edges_in
 from facade.experiment.setup import set_up
 from surroundings import ROOT
 

@@ -13,7 +13,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -332,30 +331,6 @@ class GivenEdges(Topology):
     def draw(self, n: int, seed: int, round: int) -> Graph:
         ends = (sorted(int(end) for end in edge.split("-")) for edge in self.edges.split())
         return undirected(n, {(a, b) for a, b in ends})
-
-
-def edges_in(file: str) -> str:
-    """The edges in a text file, one "a b" pair of node numbers a line, # for comments; as `GivenEdges` takes them."""
-    try:
-        lines = Path(file).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ExperimentError(
-            f"topology.file = '{file}' cannot be read ({getattr(error, 'strerror', None) or 'it is not text'});"
-            " give a text file with one 'a b' pair of node numbers a line"
-        ) from None
-    edges = []
-    for number, line in enumerate(lines, 1):
-        parts = line.split("#")[0].split()
-        if not parts:
-            continue
-        if len({int(part) for part in parts if part.isdecimal()}) != len(parts) or len(parts) != 2:
-            raise ExperimentError(
-                f"{file}, line {number}: '{line.strip()}' is not an edge; expected two different node numbers"
-            )
-        edges.append("-".join(parts))
-    if not edges:
-        raise ExperimentError(f"topology.file = '{file}' has no edges; expected one 'a b' pair of node numbers a line")
-    return " ".join(edges)
 
 
 COMPLETE, RING = Complete(), Ring()

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from facade.core.section import Finite, Fraction, Positive, Section
-from facade.core.topology import TOPOLOGIES, edges_in
+from facade.core.topology import TOPOLOGIES
 from facade.data.section import DataSection
+from facade.experiment.edges_file import edges_in
 
 
 class ModelSection(Section):
