@@ -272,7 +272,7 @@ def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(t
             (0, 0, None), (59.9, 1, None), (60, 2, None), (80, 3, [0.5, 0.25]), (125, 4, None), (200, 5, [0.75, 0.5]),
         ):  # fmt: skip
             clock[0] = seconds
-            watched.told(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
+            watched.rounds_done(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
         watched.ended(process_pool.Ended(job, "finished"))
     assert capsys.readouterr().err.splitlines() == [
         "run-1  round 2/5",
@@ -323,14 +323,14 @@ def test_code_that_leaves_the_process_fails_its_run_and_nobody_waits_for_ever(tm
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_signal_stops_a_sweep_which_leaves_with_its_code(sweep, tmp_path, monkeypatch, jobs, number, code):
-    told, once = SweepProgress.told, iter([number])
+    rounds_done, once = SweepProgress.rounds_done, iter([number])
 
     def interrupted(self, job, event):
-        told(self, job, event)
+        rounds_done(self, job, event)
         if event["done"] == 2 and (given := next(once, None)) is not None:  # both jobs come by
             signal.raise_signal(given)
 
-    monkeypatch.setattr(SweepProgress, "told", interrupted)
+    monkeypatch.setattr(SweepProgress, "rounds_done", interrupted)
     ended = sweep("--seeds", "1,2,3", "--jobs", str(jobs), "--set", "training.rounds=4000")
     assert ended.code == code, ended.err
     assert "stopped with 0 of 3 runs finished; give the same command to go on" in ended.err

@@ -25,15 +25,16 @@ def bench(
     from facade.files import store
     from facade.runs.run_directory import environment
 
-    known = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
-    wanted = {only: look_up("benchmark", only, known)} if only else known
+    benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
+    if only:
+        benchmarks = {only: look_up("benchmark", only, benchmarks)}
     console = prose(as_json)
     numbers: dict[str, Any] = {"machine": environment(0, "both")}
-    for name, part in wanted.items():
+    for name, part in benchmarks.items():
         err.print(f"measuring {name} ...")
-        found = part(quick)
-        numbers |= found
-        for title, values in found.items():
+        measured = part(quick)
+        numbers |= measured
+        for title, values in measured.items():
             console.print(f"\n{title}", style="bold")
             _print(console, values, 1)
         if out_file is not None:  # after every part: they take minutes

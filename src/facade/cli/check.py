@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facade.cli.console import Json, prose, write_json
-from facade.cli.show import Runs
+from facade.cli.options import Runs
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -44,6 +44,6 @@ def write(text: str) -> None:
         out.on_broken_pipe()
 
 
-def write_json(found: Any) -> None:
+def write_json(value: Any) -> None:
     """One line of JSON on standard output."""
-    write(json.dumps(found) + "\n")
+    write(json.dumps(value) + "\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import err, write
+from facade.cli.options import DataRoot, ExperimentFile, Settings
 
 if TYPE_CHECKING:
     from facade.core.types import Ids
@@ -24,7 +25,7 @@ _MOST_CLASSES = 20
 @app.command()
 def get(
     name: Annotated[str, typer.Argument(help="cifar10, imagenette, retinamnist, ...")],
-    root: Annotated[Path, typer.Option(help="The directory that holds all data sets.")] = Path("data"),
+    root: DataRoot = Path("data"),
 ) -> None:
     """Download a data set, check it against its published checksum, and put it in its place."""
     from rich.progress import DownloadColumn, Progress, TimeRemainingColumn
@@ -39,10 +40,8 @@ def get(
 
 @app.command()
 def show(
-    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over the file. Repeatable.")
-    ] = None,
+    experiment: ExperimentFile,
+    settings: Settings = None,
     out: Annotated[Path | None, typer.Option(help="Also write a PNG with sample images of every cluster.")] = None,
 ) -> None:
     """Print who holds how many images of which class, and what every cluster sees."""

@@ -1,35 +1,62 @@
-"""What a person sees in the terminal after a run: the results table, the strip of chosen heads."""
+"""What a run leaves on the terminal: the results table, the strip of chosen heads, or one line of JSON."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from facade.cli.console import write_json
 from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
 from facade.core.types import Row
 from facade.data.clusters import cluster_names
 
+if TYPE_CHECKING:
+    from facade.runs.result import Result
+
 _FEW, _LAST_CHANGES = 9, 3
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
+def print_results(console: Console, results: Mapping[str, Result]) -> None:
+    """The table of runs, and of those with heads who chose which."""
+    first = next(iter(results.values()))
+    sizes = first.experiment.data.sizes
+    console.print()
+    print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
+    cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
+    for name, result in results.items():
+        sentence = settlement(result.summary, cluster, sizes)
+        if sentence:
+            console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
+            console.print(head_strip(result.rows, sizes, console.width), end="")
+            if warning := health(result.summary):
+                console.print(warning)
+
+
+def write_summaries(results: Mapping[str, Result], base: Path) -> None:
+    """All summaries as one line of JSON on standard output."""
+    write_json({"run_dir": str(base), "algorithms": {name: result.summary for name, result in results.items()}})
+
+
 def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
     """One line per algorithm, accuracies in percent, final models; the fairest stands out."""
-    told = list(summaries.values())
-    best = max((s["fair_accuracy"] for s in told if s["fair_accuracy"] is not None), default=None)
+    lines = list(summaries.values())
+    best = max((s["fair_accuracy"] for s in lines if s["fair_accuracy"] is not None), default=None)
     clusters = [f"{name}\n{_nodes(size)}" for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True)]
     shares = {"\nall": "all", "worst\nnode": "worst_node", "fair\nacc.": "fair_accuracy"}
-    columns = [TextColumn(heading, [_percent(s["clusters"][c]) for s in told]) for c, heading in enumerate(clusters)]
-    columns += [TextColumn(heading, [_percent(s[name]) for s in told]) for heading, name in shares.items()]
-    columns += [TextColumn(f"\n{name.upper()}", [_number(s[name]) for s in told]) for name in ("dp", "eo")]
-    columns.append(TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in told]))
-    columns.append(TextColumn("\nsettled", [_settled(s) for s in told]))
-    columns.append(TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in told]))
-    leads = [best is not None and len(told) > 1 and s["fair_accuracy"] == best for s in told]
+    columns = [TextColumn(heading, [_percent(s["clusters"][c]) for s in lines]) for c, heading in enumerate(clusters)]
+    columns += [TextColumn(heading, [_percent(s[name]) for s in lines]) for heading, name in shares.items()]
+    columns += [TextColumn(f"\n{name.upper()}", [_number(s[name]) for s in lines]) for name in ("dp", "eo")]
+    columns.append(TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in lines]))
+    columns.append(TextColumn("\nsettled", [_settled(s) for s in lines]))
+    columns.append(TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in lines]))
+    leads = [best is not None and len(lines) > 1 and s["fair_accuracy"] == best for s in lines]
     console.print("Accuracy of the final models, in percent", style="bold")
     names = TextColumn("algorithm", list(short_ones(summaries).values()))
     print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
@@ -83,9 +110,9 @@ def _served(summary: Row) -> str:
 def health(summary: Row) -> str | None:
     """In words, heads that are dead or superfluous; None if there are none such. It needs no knowledge of
     clusters."""
-    said = [f"Head {j} is dead since round {since}." for j, since in summary.get("dead_heads", {}).items()]
-    said += [f"Heads {a} and {b} score alike." for a, b in summary.get("alike_heads", [])]
-    return " ".join(said) or None
+    sentences = [f"Head {j} is dead since round {since}." for j, since in summary.get("dead_heads", {}).items()]
+    sentences += [f"Heads {a} and {b} score alike." for a, b in summary.get("alike_heads", [])]
+    return " ".join(sentences) or None
 
 
 def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:

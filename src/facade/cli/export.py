@@ -1,4 +1,4 @@
-"""`facade export` and `facade choose`: the model a site takes home, and which one that should be."""
+"""`facade export` and `facade recommend`: the model a site takes home, and which one that should be."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def export(
     """Write a model that runs without this library, with a model card."""
     from facade.export.package import export as write
 
-    print_parcel(write(run, out_dir, node, head))
+    print_exported(write(run, out_dir, node, head))
 
 
-def print_parcel(done: Exported) -> None:
+def print_exported(exported: Exported) -> None:
     """What was written, and what could not be."""
-    for path in done.files:
+    for path in exported.files:
         out.print(str(path), soft_wrap=True)
-    for name, reason in done.left_out.items():
+    for name, reason in exported.left_out.items():
         out.print(f"no {name}: {reason}", soft_wrap=True)
 
 
@@ -52,46 +52,47 @@ def recommend(
     from facade.export.recommend import lead
     from facade.export.recommend import recommend as recommend_from
 
-    offered = recommend_from(run, DataSection(source=data, clusters="1", skew="none", root=root, path=path))
+    recommendation = recommend_from(run, DataSection(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)
-    _print_offer(console, offered)
-    take_home = f"facade export {quote(str(run))} --node {offered.fits[0].nodes[0]} -o DIR"
-    console.print(f"{_verdict(offered.fits)} Take it home: {take_home}", soft_wrap=True)
+    fits = recommendation.fits
+    _print_models(console, recommendation)
+    export_command = f"facade export {quote(str(run))} --node {fits[0].nodes[0]} -o DIR"
+    console.print(f"{_verdict(fits)} Take it home: {export_command}", soft_wrap=True)
     if as_json:
-        facts = {"fits": [_facts(fit) for fit in offered.fits], "unused": offered.unused, "lead": None}
-        if len(offered.fits) > 1:
-            ahead = lead(offered.fits[0], offered.fits[1])
+        facts = {"fits": [_facts(fit) for fit in fits], "unused": recommendation.unused, "lead": None}
+        if len(fits) > 1:
+            ahead = lead(fits[0], fits[1])
             facts["lead"] = ahead._asdict() | {"clear": ahead.clear}
         write_json(facts)
 
 
-def _print_offer(console: Console, offered: Recommendation) -> None:
+def _print_models(console: Console, recommendation: Recommendation) -> None:
     """The best models, one a line, and the heads that are not offered."""
-    found = offered.fits
-    for fit in found[:_MOST_LINES]:
+    fits = recommendation.fits
+    for fit in fits[:_MOST_LINES]:
         who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
         console.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")
-    if len(found) > _MOST_LINES:
-        console.print(f"  and {len(found) - _MOST_LINES} models with higher losses")
-    for head in offered.unused:
+    if len(fits) > _MOST_LINES:
+        console.print(f"  and {len(fits) - _MOST_LINES} models with higher losses")
+    for head in recommendation.unused:
         console.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
 
 
-def _verdict(found: list[OfferedModel]) -> str:
+def _verdict(fits: list[OfferedModel]) -> str:
     """Which model fits best, and how sure that is."""
     from facade.export.recommend import ENOUGH, lead
 
-    best = found[0]
-    if len(found) == 1:
+    best = fits[0]
+    if len(fits) == 1:
         return f"All nodes deploy the same model: {best.name}."
-    ahead = lead(best, found[1])
+    ahead = lead(best, fits[1])
     by = f"by {ahead.by:.4f}" + ("" if ahead.reach is None else f" ± {ahead.reach:.4f}")
     if ahead.samples < ENOUGH:
         few = f"{ahead.samples} sample{'s are' if ahead.samples > 1 else ' is'} too few"
         sure = f"but {few} to tell from chance (give {ENOUGH} or more):"
     else:
         sure = "clearly" if ahead.clear else "but too little to tell from chance:"
-    return f"{best.name.capitalize()} fits best, {sure} {by} over {found[1].name}."
+    return f"{best.name.capitalize()} fits best, {sure} {by} over {fits[1].name}."
 
 
 def _facts(fit: OfferedModel) -> dict[str, Any]:

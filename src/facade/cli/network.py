@@ -9,7 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from facade.cli.console import Json, err, out, prose, write, write_json
+from facade.cli.directories import fresh_directory
+from facade.cli.display import print_results, write_summaries
 from facade.cli.node import need_extra
+from facade.cli.options import ExperimentFile, Settings
+from facade.cli.report import leave_report
+from facade.cli.site_report import report_sites
 from facade.errors import ExperimentError, first_mistake
 
 app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
@@ -149,11 +154,9 @@ def update(
 
 @app.command()
 def up(
-    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    experiment: ExperimentFile,
     local: Annotated[int, typer.Option(min=2, help="How many sites, each a process on this machine.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="section.key=value, over the file. Repeatable.")
-    ] = None,
+    settings: Settings = None,
     policy: Annotated[str, typer.Option(help="How to wait for peers: patient or brisk.")] = "patient",
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
     out_dir: Annotated[
@@ -163,9 +166,7 @@ def up(
 ) -> None:
     """Run an experiment with real processes, keys and certificates on this machine."""
     need_extra()
-    from facade import cli
     from facade.cli.progress import RunProgress
-    from facade.cli.report import leave_report
     from facade.experiment.config import Experiment
     from facade.peers.local_network import run
     from facade.runs.history import load_all
@@ -176,16 +177,16 @@ def up(
             f"--local {local} but data.clusters = '{described.data.clusters}' asks for {described.n} nodes;"
             f" give --local {described.n} or --set data.clusters=..."
         )
-    directory = out_dir or cli.fresh_directory(f"{described.name}-network-seed{described.seed}")
+    directory = out_dir or fresh_directory(f"{described.name}-network-seed{described.seed}")
     limits = limits_of(["linger=10", *(limit or [])])
     with RunProgress(err, described.data.sizes) as progress:
         result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
     console = prose(as_json)
-    cli.print_results(console, {described.algorithm["name"]: result})
+    print_results(console, {described.algorithm["name"]: result})
     console.print(f"\nWritten to {directory}; each site's own files are below {directory}/sites", soft_wrap=True)
     leave_report(console, load_all([directory]), directory)
     if as_json:
-        cli.print_json({described.algorithm["name"]: result}, directory)
+        write_summaries({described.algorithm["name"]: result}, directory)
 
 
 @app.command()
@@ -210,21 +211,4 @@ def audit(
         raise typer.Exit(1)
 
 
-def report(
-    sites: Annotated[list[Path], typer.Argument(help="The site.json files that sites wrote at the end.")],
-    membership: Annotated[Path | None, typer.Option(help="Check that members of this list signed them.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
-) -> None:
-    """Fairness across sites, from their signed site.json files: no data and no weights are needed."""
-    need_extra()
-    from facade.cli.display_sites import print_sites
-    from facade.peers.after.report import across
-
-    found = across(sites, membership)
-    if as_json:
-        write_json(found)
-    else:
-        print_sites(found)
-
-
-app.command("report")(report)
+app.command("report")(report_sites)

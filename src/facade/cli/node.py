@@ -113,10 +113,10 @@ def export(
 ) -> None:
     """Write this site's model so that it runs without this library, with a model card."""
     need_extra()
-    from facade.cli.export import print_parcel
+    from facade.cli.export import print_exported
     from facade.peers.after.export import take_home
 
-    print_parcel(take_home(home, out_dir))
+    print_exported(take_home(home, out_dir))
 
 
 @app.command()

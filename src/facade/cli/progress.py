@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 WIDE = 100
 """Columns of a terminal that has room for names and accuracies beside a bar and its time."""
-SILENCE = 60.0
-"""Seconds for which nothing need be said of a run of a sweep where there is no terminal."""
+PRINT_SECONDS = 60.0
+"""Seconds between two lines on a run of a sweep where there is no terminal."""
 
 
 class _Bars:
@@ -95,10 +95,10 @@ class RunProgress(_Bars):
         else:
             moment = "after the end" if final else f"round {done:>3}/{self._rounds}"
             self._console.print(f"{self._label:>8}  {moment:>13}  {named}", soft_wrap=True)
-        said = health(judged)
-        if said and said != self._health and not final:
-            self._console.print(f"{self._label:>8}  {said}", style="yellow", soft_wrap=True)
-        self._health = said
+        warning = health(judged)
+        if warning and warning != self._health and not final:
+            self._console.print(f"{self._label:>8}  {warning}", style="yellow", soft_wrap=True)
+        self._health = warning
 
     def finish(self, summary: Row) -> None:
         pass
@@ -114,25 +114,25 @@ class SweepProgress(_Bars):
         self._runs, self._count = runs, finished
         self._all = self._bars.add_task("runs", total=runs, completed=finished, accuracy="")
         self._tasks: dict[Path, TaskID] = {}
-        self._said: dict[Path, float] = {}
-        """When something was last said of a run, or it began."""
-        self._tested: dict[Path, str] = {}
+        self._printed: dict[Path, float] = {}
+        """When a run's last line was printed, or it began."""
+        self._accuracies: dict[Path, str] = {}
         """How good it was when it was last tested."""
 
-    def told(self, job: Job, event: Row) -> None:
+    def rounds_done(self, job: Job, event: Row) -> None:
         """A run has done some of its rounds, and may have been tested after them."""
         rounds = job.experiment.training.rounds
         if job.path not in self._tasks:
             self._tasks[job.path] = self._bars.add_task(job.path.name, total=rounds, accuracy="")
-            self._said[job.path] = monotonic()
+            self._printed[job.path] = monotonic()
         self._bars.update(self._tasks[job.path], completed=event["done"])
         if "accuracies" in event:
             accuracy = _in_order(event["accuracies"])
             self._bars.update(self._tasks[job.path], accuracy=accuracy)
-            self._tested[job.path] = f"  {accuracy} after {event['done']}"
-        if not self._console.is_terminal and monotonic() - self._said[job.path] >= SILENCE:
-            self._said[job.path] = monotonic()
-            accuracy = self._tested.get(job.path, "")
+            self._accuracies[job.path] = f"  {accuracy} after {event['done']}"
+        if not self._console.is_terminal and monotonic() - self._printed[job.path] >= PRINT_SECONDS:
+            self._printed[job.path] = monotonic()
+            accuracy = self._accuracies.get(job.path, "")
             self._console.print(f"{job.path.name}  round {event['done']}/{rounds}{accuracy}", soft_wrap=True)
 
     def ended(self, end: Ended) -> None:
@@ -141,8 +141,8 @@ class SweepProgress(_Bars):
             self._bars.remove_task(self._tasks.pop(end.job.path))
         self._count += end.ended == "finished"
         self._bars.update(self._all, completed=self._count)
-        said = f"{end.job.path.name} {end.ended}" + (f": {end.reason}" if end.reason else "")
-        self._console.print(f"{self._count}/{self._runs}  {said}", soft_wrap=True)
+        reason = f": {end.reason}" if end.reason else ""
+        self._console.print(f"{self._count}/{self._runs}  {end.job.path.name} {end.ended}{reason}", soft_wrap=True)
 
 
 def _whole() -> Column:

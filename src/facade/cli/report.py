@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from facade.cli import network
 from facade.cli.console import err, out
-from facade.cli.show import Runs
+from facade.cli.options import Runs
+from facade.cli.site_report import report_sites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def report(
     """Write one self-contained page: verdict, table with intervals, charts, how to reproduce. Of the
     site.json files of real peers, print fairness across sites."""
     if all(path.suffix == ".json" for path in runs):
-        network.report(runs)
+        report_sites(runs)
         return
     from facade.errors import ExperimentError
     from facade.report.panels import FORMATS, need_plotting
@@ -44,11 +44,11 @@ def report(
     from facade.report import page as pages
     from facade.report import panels
 
-    found = load_all(runs)
-    pages.write(found, page, samples)
+    histories = load_all(runs)
+    pages.write(histories, page, samples)
     out.print(f"Written: {page}", soft_wrap=True)
     if figures is not None:
-        for figure in pages.figures(found):
+        for figure in pages.figures(histories):
             path = panels.write(figure, figures, format)
             out.print(f"Written: {path}", soft_wrap=True)
 

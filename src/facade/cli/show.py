@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from facade.cli.console import out, write
+from facade.cli.options import Runs
 from facade.cli.wide_tables import TextColumn, print_wide
 
 if TYPE_CHECKING:
     from facade.analysis.table import Table
     from facade.runs.history import History
-
-Runs = Annotated[list[Path], typer.Argument(help="Run directories, or directories that hold runs.")]
 
 
 def show(
@@ -40,14 +38,14 @@ def show(
         raise ExperimentError("--csv, --markdown, --latex and --json exclude each other; give one of them")
     if chosen and heads:
         raise ExperimentError("--heads is for the screen; --json has the choice of heads in any case")
-    found = load_all(runs)
-    made = table.tabulate(found, target)
+    histories = load_all(runs)
+    comparison = table.tabulate(histories, target)
     if chosen:
-        write(chosen[0](made))
+        write(chosen[0](comparison))
     else:
-        print_table(made)
+        print_table(comparison)
     if heads:
-        for run in found:
+        for run in histories:
             _print_heads(run)
 
 
@@ -87,8 +85,8 @@ def _print_heads(run: History) -> None:
     rest = "never settled" if heads.settling_round is None else f"settled from round {heads.settling_round} on"
     kinds = {"unused": heads.unused, "shared": heads.shared}
     which = [f"{kind} heads: {', '.join(map(str, these))}" for kind, these in kinds.items() if these]
-    known = "; ".join([*([rest] if run.clusters > 1 else []), *which])
-    out.print(f"\n{run.path}: {known}{'. ' if known else ''}Percent of nodes at every head:", soft_wrap=True)
+    facts = "; ".join([*([rest] if run.clusters > 1 else []), *which])
+    out.print(f"\n{run.path}: {facts}{'. ' if facts else ''}Percent of nodes at every head:", soft_wrap=True)
     _, clusters, k = heads.shares.shape
     names = cluster_names([run.sizes], clusters) if run.clusters else ["all nodes"]
     width = max(len(_side_by_side(range(k))), *map(len, names))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from facade.cli.console import err, out
+from facade.cli.options import Address, ExperimentFile, Preset
 from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
 from facade.runs.stop_signals import StopSignals
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    experiment: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    experiment: ExperimentFile,
     out_dir: Annotated[Path, typer.Option("--out", help="Directory for the runs; call again to go on.")],
     grid: Annotated[
         list[str] | None, typer.Option(help="section.key=value,value,... Repeatable: all combinations.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, such as 1,2,3 or 1-3.", show_default="the file's")] = "",
     settings: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all. Repeatable.")] = None,
-    preset: Annotated[str | None, typer.Option(help="A named set of settings: artefact.")] = None,
+    preset: Preset = None,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -42,16 +43,14 @@ def sweep(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is to do and what it costs.")] = False,
     runtime: Annotated[str, typer.Option(help="local, or ray: whole runs are spread over a cluster.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="Head of a running Ray cluster, host:port.", show_default="one of its own")
-    ] = None,
+    address: Address = None,
 ) -> None:
     """Run a grid. Finished runs are skipped, unfinished ones resumed, failed ones tried again."""
     from facade.sweep.jobs import Sweep, check_selection
 
-    with _crew(runtime, address, jobs) as crew:
+    with _pool(runtime, address, jobs) as pool:
         planned = Sweep(
-            experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*crew.settings, *(settings or ())), preset
+            experiment, out_dir, tuple(grid or ()), parse_seeds(seeds), (*pool.settings, *(settings or ())), preset
         ).jobs()
         if runtime == "local" and any(job.experiment.runtime.name == "ray" for job in planned):
             raise ExperimentError(
@@ -60,18 +59,18 @@ def sweep(
             )
         number = check_selection(select, planned) if select else None
         todo = [job for job in planned if not job.finished]
-        print_plan(planned, todo, crew.size)
+        print_plan(planned, todo, pool.size)
         if dry_run:
             return
-        failed = _compute(planned, todo, crew.compute)
+        failed = _compute(planned, todo, pool.compute)
     _print_results(planned, out_dir, select, number)
     if failed:
         names = ", ".join(end.job.path.name for end in failed)
         raise FacadeError(f"{len(failed)} of {len(planned)} runs failed ({names}); the same command tries them again")
 
 
-class Crew(NamedTuple):
-    """Who computes the runs."""
+class Pool(NamedTuple):
+    """What computes the runs."""
 
     size: int
     """Runs at a time."""
@@ -81,24 +80,24 @@ class Crew(NamedTuple):
 
 
 @contextlib.contextmanager
-def _crew(runtime: str, address: str | None, jobs: int | None) -> Iterator[Crew]:
+def _pool(runtime: str, address: str | None, jobs: int | None) -> Iterator[Pool]:
     """Processes on this machine, or a Ray cluster, for as long as the sweep takes."""
     if runtime == "ray":
         from facade.runtimes.ray import connection, sweep
 
         with connection.connected(address):
             size = jobs or connection.cluster_cpus()
-            yield Crew(size, ("runtime.threads=1",), lambda todo, *how: sweep.compute_all(todo, size, *how))
+            yield Pool(size, ("runtime.threads=1",), lambda todo, *how: sweep.compute_all(todo, size, *how))
         return
     if runtime != "local" or address is not None:
-        said = f"--runtime {runtime}" + (f" --address {address}" if address else "")
-        raise ExperimentError(f"{said}: expected --runtime local, or --runtime ray with or without an address")
+        options = f"--runtime {runtime}" + (f" --address {address}" if address else "")
+        raise ExperimentError(f"{options}: expected --runtime local, or --runtime ray with or without an address")
     from facade.learning.machine import cores
     from facade.sweep.process_pool import compute_all
 
     size = jobs or 1
     threads = (f"runtime.threads={max(1, cores() // size)}",) if size > 1 else ()
-    yield Crew(size, threads, lambda todo, *how: compute_all(todo, size, *how))
+    yield Pool(size, threads, lambda todo, *how: compute_all(todo, size, *how))
 
 
 def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ended]:
@@ -108,14 +107,30 @@ def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ende
     stop_signals = StopSignals()
     ends: list[Ended] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute(todo, progress.told, stop_signals):
+        for end in compute(todo, progress.rounds_done, stop_signals):
             progress.ended(end)
             ends.append(end)
     if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):
         finished = sum(job.finished for job in planned)
-        said = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
-        raise StoppedError(said, stop_signals.received or signal.SIGTERM)  # of which one worker may have heard alone
+        received = stop_signals.received or signal.SIGTERM  # of which one worker may have heard alone
+        sentence = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
+        raise StoppedError(sentence, received)
     return [end for end in ends if end.ended == "failed"]
+
+
+def compute_one_by_one(planned: list[Job], todo: list[Job]) -> None:
+    """Compute what is to do of the planned runs, one after the other; what stops or fails ends it."""
+    from facade.cli.progress import SweepProgress
+    from facade.sweep.process_pool import compute_all
+
+    stop_signals = StopSignals()
+    with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
+        for end in compute_all(todo, 1, progress.rounds_done, stop_signals):
+            progress.ended(end)
+            if end.ended == "failed":
+                raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
+    if stop_signals.received is not None:
+        raise StoppedError("stopped; give the same command to go on", stop_signals.received)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -180,9 +195,9 @@ def _print_results(planned: list[Job], out_dir: Path, select: str | None, number
     store.replace(out_dir / "table.csv", to_csv(table).encode())
     written = [out_dir / "table.csv"]
     if select is not None and number is not None:
-        found = candidates(planned, number)
-        written += write_selection(found, select, out_dir)
-        for candidate in found:
+        tried = candidates(planned, number)
+        written += write_selection(tried, select, out_dir)
+        for candidate in tried:
             mean = "none" if candidate.mean is None else f"{candidate.mean:.4f}"
             mark = " <- chosen" if candidate.chosen else ""
             name = candidate.experiment.algorithm["name"]

@@ -69,7 +69,7 @@ def _numbered(console: Console, labels: Sequence[TextColumn]) -> TextColumn:
     headings = [label.heading.strip() for label in labels]
     numbers = [f"({i + 1})" for i in range(len(labels[0].cells))]
     for i, number in enumerate(numbers):
-        told = ", ".join(f"{heading} {label.cells[i]}" for heading, label in zip(headings, labels, strict=True))
-        console.print(f"{number} {told}", soft_wrap=True)
+        label_texts = ", ".join(f"{heading} {label.cells[i]}" for heading, label in zip(headings, labels, strict=True))
+        console.print(f"{number} {label_texts}", soft_wrap=True)
     console.print()
     return TextColumn("", numbers)

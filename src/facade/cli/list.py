@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from rich.console import Console
+import typer
 from rich.table import Table
 
+from facade.cli.console import out
 from facade.core.names import look_up
 
 Line = tuple[str, str, str]
@@ -41,29 +42,30 @@ def _algorithms() -> Iterator[Line]:
 def _datasets() -> Iterator[Line]:
     from facade.data.sources import SOURCES
 
-    for name, source in SOURCES.items():
-        yield name, _first_line(source), ""
+    return _described(SOURCES)
 
 
 def _skews() -> Iterator[Line]:
     from facade.data.skews import SKEWS
 
-    for name, skew in SKEWS.items():
-        yield name, _first_line(skew), ""
+    return _described(SKEWS)
 
 
 def _partitions() -> Iterator[Line]:
     from facade.data.partition import PARTITIONS
 
-    for name, partition in PARTITIONS.items():
-        yield name, _first_line(partition), ""
+    return _described(PARTITIONS)
 
 
 def _models() -> Iterator[Line]:
     from facade.learning.models import MODELS
 
-    for name, model in MODELS.items():
-        yield name, _first_line(model), ""
+    return _described(MODELS)
+
+
+def _described(table: Mapping[str, Any]) -> Iterator[Line]:
+    """Functions and classes without fields, by the first line of what is written below them."""
+    return ((name, _first_line(entry), "") for name, entry in table.items())
 
 
 def _topologies() -> Iterator[Line]:
@@ -84,14 +86,14 @@ def _settings() -> Iterator[Line]:
     from facade.experiment.config import Experiment
     from facade.experiment.sections import SECTIONS
 
-    said, seed = _said_of_fields(Experiment), Experiment.model_fields["seed"]
-    yield "name", said["name"], "a text = the file's name"
-    yield "seed", said["seed"], f"{_kind(seed.annotation)} = {seed.default}"
+    descriptions, seed = _field_descriptions(Experiment), Experiment.model_fields["seed"]
+    yield "name", descriptions["name"], "a text = the file's name"
+    yield "seed", descriptions["seed"], f"{_kind(seed.annotation)} = {seed.default}"
     for section, model in SECTIONS.items():
-        said = _said_of_fields(model)
+        descriptions = _field_descriptions(model)
         for key, field in model.model_fields.items():
             default = "" if field.is_required() else f" = {_shown(field.default)}"
-            yield f"{section}.{key}", said[key], f"{_kind(field.annotation)}{default}"
+            yield f"{section}.{key}", descriptions[key], f"{_kind(field.annotation)}{default}"
     yield "algorithm.name", "One of `facade list algorithms`, or module:Class of your own.", 'a text = "facade"'
     yield from _settings_of_algorithms()
     yield "override", "What holds for one algorithm alone: override.el.training.lr, for example.", "a table"
@@ -103,18 +105,18 @@ def _settings_of_algorithms() -> Iterator[Line]:
 
     who: dict[Line, list[str]] = {}
     for name, entry in ALGORITHMS.items():
-        said, kinds = _said_of_fields(entry.algorithm), get_type_hints(entry.algorithm)
+        descriptions, kinds = _field_descriptions(entry.algorithm), get_type_hints(entry.algorithm)
         implied = entry.implies.get("algorithm", {})
         for own in dataclasses.fields(entry.algorithm):
             values = f"{_kind(kinds[own.name])} = {_shown(implied.get(own.name, own.default))}"
-            who.setdefault((f"algorithm.{own.name}", said[own.name], values), []).append(name)
+            who.setdefault((f"algorithm.{own.name}", descriptions[own.name], values), []).append(name)
     for (key, text, values), names in who.items():
         yield key, f"{text} ({', '.join(names)})", values
 
 
-def _said_of_fields(cls: type) -> dict[str, str]:
+def _field_descriptions(cls: type) -> dict[str, str]:
     """The docstring below each annotated field of a class and of those it is derived from."""
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for part in reversed(cls.__mro__[:-1]):
         if not part.__module__.startswith("facade."):
             continue
@@ -122,8 +124,8 @@ def _said_of_fields(cls: type) -> dict[str, str]:
         for field, below in itertools.pairwise(getattr(described, "body", [])):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    said[name] = " ".join(text.split())
-    return said
+                    descriptions[name] = " ".join(text.split())
+    return descriptions
 
 
 def _kind(annotation: Any) -> str:
@@ -153,10 +155,15 @@ LISTS = {
 }
 
 
-def show(console: Console, what: str | None) -> None:
-    """Print one list, or all of them."""
-    wanted = {what: look_up("list", what, LISTS)} if what else LISTS
-    for title, lines in wanted.items():
+def list_(
+    what: Annotated[
+        str | None,
+        typer.Argument(help="algorithms, datasets, skews, partitions, models, topologies, metrics or settings."),
+    ] = None,
+) -> None:
+    """What there is: names, what they do, fields and their defaults."""
+    lists = {what: look_up("list", what, LISTS)} if what else LISTS
+    for title, lines in lists.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         rows = list(lines())
         last = "values and default" if title == "settings" else "fields and defaults"
@@ -164,5 +171,5 @@ def show(console: Console, what: str | None) -> None:
             table.add_column(heading, header_style="dim", overflow="fold")
         for row in rows:
             table.add_row(*row[: len(table.columns)])
-        console.print(table)
-        console.print()
+        out.print(table)
+        out.print()

@@ -1,0 +1,28 @@
+"""Fairness across sites: `facade network report`, and `facade report` where it is given site.json files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facade.cli.console import write_json
+from facade.cli.node import need_extra
+
+
+def report_sites(
+    sites: Annotated[list[Path], typer.Argument(help="The site.json files that sites wrote at the end.")],
+    membership: Annotated[Path | None, typer.Option(help="Check that members of this list signed them.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
+) -> None:
+    """Fairness across sites, from their signed site.json files: no data and no weights are needed."""
+    need_extra()
+    from facade.cli.display_sites import print_sites
+    from facade.peers.after.report import across
+
+    facts = across(sites, membership)
+    if as_json:
+        write_json(facts)
+    else:
+        print_sites(facts)
