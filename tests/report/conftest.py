@@ -1,5 +1,6 @@
 """Runs to report on, and a browser to open the page with."""
 
+import html
 import json
 import re
 import shutil
@@ -26,7 +27,8 @@ addEventListener("load", () => { const look = () => {
   const fetched = performance.getEntriesByType("resource").map(e => e.name);
   const seen = { drawn: Number(all.dataset.drawn), marks, fetched, scroll: all.scrollWidth, width: innerWidth,
     lines: document.querySelectorAll("#numbers tbody tr").length,
-    ground: getComputedStyle(document.body).backgroundColor };
+    ground: getComputedStyle(document.body).backgroundColor,
+    hostile: "hostile" in window, text: document.body.innerText };
   parent.postMessage(JSON.stringify(seen), "*");
 }; look(); });
 </script>"""
@@ -48,7 +50,7 @@ class Opened(NamedTuple):
 def browser(tmp_path):
     """Opens a page in headless Chromium, 390 or more pixels wide, light or dark."""
     binary = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
     if binary is None:
         pytest.skip("there is no Chromium here (Debian: apt-get install chromium)")
@@ -61,11 +63,11 @@ def browser(tmp_path):
         look = ["--blink-settings=preferredColorScheme=0"] if dark else []
         profile = tmp_path / f"profile-{width}-{dark}"
         command = [binary, *BARE, *look, f"--user-data-dir={profile}", "--window-size=1400,2000", "--dump-dom"]
-        done = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=300, check=False)
-        found = re.search(r'data-seen="([^"]*)"', done.stdout)
-        assert found, f"the page was never drawn: {done.stderr[-2000:]}"
-        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        return Opened(json.loads(found[1].replace("&quot;", '"').replace("&amp;", "&")), console)
+        ended = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=300, check=False)
+        seen = re.search(r'data-seen="([^"]*)"', ended.stdout)
+        assert seen, f"the page was never drawn: {ended.stderr[-2000:]}"
+        console = [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
+        return Opened(json.loads(html.unescape(seen[1])), console)
 
     return open_page
 
@@ -74,7 +76,7 @@ def write_large_run(path, algorithm, nodes, rounds, minority):
     """A finished run of many nodes, written by hand: heads settle after round 50, answers get better and worse."""
     cluster = [0] * (nodes - minority) + [1] * minority
     restless = [[(node * 7 + round) % 2 for node in range(nodes)] for round in (0, 1)]
-    told = [
+    heard_and_chosen = [
         (1000, None if algorithm != "facade" else cluster if round > 50 else restless[round % 2])
         for round in range(1, rounds + 1)
     ]
@@ -83,4 +85,4 @@ def write_large_run(path, algorithm, nodes, rounds, minority):
         round: [(node + round // 20) % 5 + worst for node in range(nodes)] for round in range(20, rounds + 1, 20)
     }
     settings = (f"data.clusters={nodes - minority}:{minority}", f"algorithm.name={algorithm}")
-    return write_run(path, told, evaluations, evaluations[rounds], *settings, cluster=cluster)
+    return write_run(path, heard_and_chosen, evaluations, evaluations[rounds], *settings, cluster=cluster)

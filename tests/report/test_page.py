@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from facade.report import charts, facts, panels, theme, words
-from facade.report.page import report, vega
+from facade.report import charts, facts, panels, theme, vega, words
+from facade.report.page import report
 from facade.runs.history import load_all
 from handmade import write_run
 from report.conftest import write_large_run
@@ -366,7 +366,7 @@ def test_experiments_get_colours_of_their_own():
 
 
 def test_importing_the_library_loads_no_plotting():
-    assert loaded_by("import facade, facade.cli", "altair", "vl_convert") == []
+    assert loaded_by("import facade, facade.cli", "altair", "vl_convert", "jinja2") == []
     assert panels.FORMATS == ("pdf", "svg", "png")
 
 
@@ -378,13 +378,53 @@ def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path,
     assert not (tmp_path / "sweep" / "report.html").exists()
 
 
-def test_a_home_that_cannot_be_written_costs_no_report(tmp_path, monkeypatch):
+@pytest.fixture
+def cached_bundle(tmp_path, monkeypatch):
+    """Reads the script that draws, with a cache of its own; and the list of its makings, which it grows."""
     import vl_convert
 
-    (tmp_path / "taken").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "taken"))
-    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda *_, **__: "draws </script>")
-    assert vega.__wrapped__() == "draws <\\/script>"
+    makings = []
+
+    def javascript_bundle(*_, **__):
+        makings.append("made")
+        return "draws </script>"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(vl_convert, "javascript_bundle", javascript_bundle)
+    return vega.bundle.__wrapped__, makings
+
+
+def test_the_script_that_draws_is_put_together_once(cached_bundle):
+    bundle, makings = cached_bundle
+    assert [bundle(), bundle()] == ["draws <\\/script>"] * 2
+    assert len(makings) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:-3],
+        lambda content: content.replace(b"draws", b"drows"),
+        lambda content: b"draws \xff",
+        lambda content: content.partition(b"\n")[2],
+    ],
+)
+def test_a_damaged_script_in_the_cache_is_put_together_again(cached_bundle, tmp_path, damage):
+    bundle, makings = cached_bundle
+    bundle()
+    (path,) = (tmp_path / "cache" / "facade").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert bundle() == "draws <\\/script>"
+    assert path.read_bytes() == whole
+    bundle()
+    assert len(makings) == 2
+
+
+def test_a_home_that_cannot_be_written_costs_no_report(cached_bundle, tmp_path):
+    (tmp_path / "cache").touch()
+    assert cached_bundle[0]() == "draws <\\/script>"
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path, command, digits_runs):

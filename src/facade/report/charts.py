@@ -25,9 +25,9 @@ _SEEDS_NOTE = (
 def of_comparison(comparison: Comparison) -> list[Figure]:
     """All figures of a comparison, in the order in which a reader wants them."""
     rows = facts.over_rounds(comparison)
-    made = [accuracy(comparison, rows), fair_accuracy(comparison, rows), odds(comparison, rows)]
-    made += [traffic(comparison, rows), *heads(comparison), node_gains(comparison), pareto(comparison)]
-    return [figure for figure in made if figure.panels]
+    figures = [accuracy(comparison, rows), fair_accuracy(comparison, rows), odds(comparison, rows)]
+    figures += [traffic(comparison, rows), *heads(comparison), node_gains(comparison), pareto(comparison)]
+    return [figure for figure in figures if figure.panels]
 
 
 # Over rounds
@@ -127,9 +127,9 @@ def odds(comparison: Comparison, rows: Rows) -> Figure:
     names = [subject.label for subject in comparison.subjects]
     wanted = {"dp": "Demographic parity", "eo": "Equalized odds"}
     panels = [
-        Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), found, title)
+        Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), drawn, title)
         for what, title in wanted.items()
-        if (found := of(rows, what))
+        if (drawn := of(rows, what))
     ]
     return Figure("odds", "Are the clusters treated alike?", "Both are 0 where all clusters are treated alike.", panels)
 
@@ -140,9 +140,9 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
     moving = [row for row in rows if row["mb"] > 0]
     wanted = {"all": "Accuracy over all nodes", "worst_cluster": "The worst-served cluster"}
     panels = [
-        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), found, title)
+        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), drawn, title)
         for what, title in wanted.items()
-        if (found := of(moving, what))
+        if (drawn := of(moving, what))
     ]
     alone = facts.accuracy_alone(comparison)
     caption = "What an accuracy costs: payload that a node heard, without the final exchange."
@@ -157,7 +157,7 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
 def heads(comparison: Comparison) -> list[Figure]:
     """Of each experiment with heads, the first seed's choices: per node where they can be seen, and
     always per cluster."""
-    made = []
+    figures = []
     for number, subject in enumerate(comparison.subjects):
         run = subject.runs[0]
         shares = facts.head_shares(comparison, run)
@@ -165,8 +165,8 @@ def heads(comparison: Comparison) -> list[Figure]:
             continue
         panels = [*_strips(comparison, run), *shares_panels(comparison.clusters, run, shares)]
         caption = f"Seed {run.seed}. {_settling(run)}"
-        made.append(Figure(f"heads-{number}", f"Who chose which head: {subject.label}", caption, panels))
-    return made
+        figures.append(Figure(f"heads-{number}", f"Who chose which head: {subject.label}", caption, panels))
+    return figures
 
 
 def _settling(run: History) -> str:
@@ -174,10 +174,10 @@ def _settling(run: History) -> str:
 
     if run.clusters < 2:
         return "All nodes are of one cluster." if run.clusters else "The run does not know which nodes are of one kind."
-    found = settlement(run)
-    if found is None or found.settling_round is None:
+    heads = settlement(run)
+    if heads is None or heads.settling_round is None:
         return "It never settled: some cluster never had a head of its own until the end."
-    return f"It settled: from round {found.settling_round} on, every cluster had one head of its own."
+    return f"It settled: from round {heads.settling_round} on, every cluster had one head of its own."
 
 
 def _strips(comparison: Comparison, run: History) -> list[Panel]:

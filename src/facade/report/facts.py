@@ -93,8 +93,8 @@ def _titles(settings: list[list[History]]) -> list[str]:
         return plain
     points = [{k: str(v) for k, v in group[0].point.items() if _is_setting(k)} for group in settings]
     differing = [key for key in points[0] if len({point.get(key) for point in points}) > 1]
-    said = [", ".join(f"{key} = {point.get(key, '-')}" for key in differing) for point in points]
-    return [f"{title} ({more})" for title, more in zip(plain, said, strict=True)]
+    differences = [", ".join(f"{key} = {point.get(key, '-')}" for key in differing) for point in points]
+    return [f"{title} ({more})" for title, more in zip(plain, differences, strict=True)]
 
 
 def _title(experiment: dict[str, Any]) -> str:
@@ -150,11 +150,11 @@ def _moments(run: History, comparison: Comparison) -> Iterator[tuple[tuple[bool,
 
 
 def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> dict[str, float]:
-    found = tested(evaluation, run.cluster)
-    shown = {name: scale * found[name] for name, scale in SHOWN.items() if name in found}
+    numbers = tested(evaluation, run.cluster)
+    drawn = {name: scale * numbers[name] for name, scale in SHOWN.items() if name in numbers}
     if run.cluster is None:
-        return shown | {comparison.clusters[0]: 100 * found["all"]}
-    return shown | {name: 100 * found[f"cluster_{c}"] for c, name in enumerate(comparison.clusters)}
+        return drawn | {comparison.clusters[0]: 100 * numbers["all"]}
+    return drawn | {name: 100 * numbers[f"cluster_{c}"] for c, name in enumerate(comparison.clusters)}
 
 
 def _heard(run: History, round: int) -> float:

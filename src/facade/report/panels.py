@@ -40,16 +40,16 @@ class Panel:
 
     def spec(self, width: int | str = "container") -> dict[str, Any]:
         """Vega-Lite, with the rows inside."""
-        made: dict[str, Any] = self.chart.to_dict(validate=False)
-        made.pop("config", None)
-        for layer in made.get("layer", ()):
+        spec: dict[str, Any] = self.chart.to_dict(validate=False)
+        spec.pop("config", None)
+        for layer in spec.get("layer", ()):
             layer.pop("data", None)  # all layers draw the panel's rows
-        made |= {"$schema": _SCHEMA, "width": width, "height": self.height, "data": {"values": self.rows}}
+        spec |= {"$schema": _SCHEMA, "width": width, "height": self.height, "data": {"values": self.rows}}
         if self.title:
-            made["title"] = self.title
+            spec["title"] = self.title
         if width == "container":
-            made["autosize"] = {"type": "fit-x", "contains": "padding"}
-        return made
+            spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        return spec
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def picture(figure: Figure, format: str, scale: float = 2.0) -> bytes:
     import vl_convert
 
     if format not in FORMATS:
-        raise ExperimentError(f"--format {format} is not possible; expected one of {', '.join(FORMATS)}")
+        raise ExperimentError(f"format {format} is not possible; expected one of {', '.join(FORMATS)}")
     spec = figure.spec()
     if format == "svg":
         return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
@@ -103,4 +103,4 @@ def write(figure: Figure, directory: Path, format: str) -> Path:
 
 def need_plotting() -> None:
     """Refuse in one sentence where the libraries that draw are not installed."""
-    need("report", "drawing", "altair", "vl_convert")
+    need("report", "drawing", "altair", "vl_convert", "jinja2")

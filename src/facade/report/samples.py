@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import html
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from facade.data.errors import DataError
 from facade.errors import ExperimentError
@@ -15,22 +15,24 @@ PUBLIC = {"digits", "cifar10", "imagenette"}
 """Built-in sources whose images anybody may see. Images of any other source may be patients."""
 
 
-def samples(comparison: Comparison, asked: bool) -> str:
-    """A picture with a row of images per cluster, or nothing; of data that are not public only when
-    it was asked for."""
-    experiment = comparison.runs[0].experiment
-    source = experiment["data"]["source"]
+class Samples(NamedTuple):
+    """A picture with a row of images per cluster, or why there is none."""
+
+    png: str = ""
+    """The picture in base64; empty if there is none."""
+    refusal: str = ""
+    """What to tell who asked for it and does not get it."""
+
+
+def samples(comparison: Comparison, asked: bool) -> Samples:
+    """What the clusters of a comparison see; of data that are not public only when it was asked for."""
+    source = comparison.runs[0].experiment["data"]["source"]
     if source not in PUBLIC and not asked:
-        return ""
+        return Samples()
     try:
-        picture = _picture(comparison)
+        return Samples(png=base64.b64encode(_picture(comparison)).decode())
     except (DataError, ExperimentError) as error:
-        return f'<p class="note">No sample images: {html.escape(str(error))}.</p>' if asked else ""
-    encoded = base64.b64encode(picture).decode()
-    return (
-        "<figure><figcaption>What each cluster sees: training images, one of each class.</figcaption>"
-        f'<img alt="Sample images of every cluster" src="data:image/png;base64,{encoded}"></figure>'
-    )
+        return Samples(refusal=str(error) if asked else "")
 
 
 def _picture(comparison: Comparison) -> bytes:

@@ -37,9 +37,9 @@ def _served(subject: Subject) -> Estimate:
 
 
 def _alone(subject: Subject, comparison: Comparison) -> str:
-    found, where = _served(subject), _worst(comparison)
-    said = f"{subject.label} gives {where} {_percent(found.mean)}{_bracket(found.interval)}."
-    return said + _heads(subject) + _leaked(subject)
+    accuracy, where = _served(subject), _worst(comparison)
+    sentence = f"{subject.label} gives {where} {_percent(accuracy.mean)}{_bracket(accuracy.interval)}."
+    return sentence + _heads(subject) + _leaked(subject)
 
 
 def _worst(comparison: Comparison) -> str:
@@ -59,30 +59,30 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
     by = means[0] - means[1]
     values = f"{_percent(means[0])} against {_percent(means[1])}{seeds}"
     if interval is None:
-        said = (
+        sentence = (
             f"{lead.label} gives {_worst(comparison)} {_percent(means[0])}, {other.label} {_percent(means[1])};"
             " how sure the difference is, one seed against several cannot tell"
         )
     elif interval.low <= 0 <= interval.high:
-        said = (
+        sentence = (
             f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
             f" {values}, difference {_points(by)}{_points_bracket(interval)}"
         )
     else:
         word = "better" if by > 0 else "worse"
-        said = (
+        sentence = (
             f"{lead.label} serves {_worst(comparison)} {word} than {other.label} by {_points(abs(by))} points:"
             f" {values}{_points_bracket(interval)}"
         )
-    return f"{said}{_odds(lead, other)}.{_heads(lead)}{_unlike(lead, other)}"
+    return f"{sentence}{_odds(lead, other)}.{_heads(lead)}{_unlike(lead, other)}"
 
 
 def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], str]:
     """The two accuracies for every seed that both have, and words for it where one has more seeds."""
     points = [dict(zip([r.seed for r in s.runs], _served(s).known, strict=True)) for s in (lead, other)]
     seeds = [seed for seed in points[0] if seed in points[1]]
-    said = "" if len(seeds) == len(points[0]) == len(points[1]) else f" with the {len(seeds)} seeds that both have"
-    return [(points[0][seed], points[1][seed]) for seed in seeds], said
+    phrase = "" if len(seeds) == len(points[0]) == len(points[1]) else f" with the {len(seeds)} seeds that both have"
+    return [(points[0][seed], points[1][seed]) for seed in seeds], phrase
 
 
 def _noise_of_difference(ours: Estimate, theirs: Estimate) -> Interval | None:
@@ -117,8 +117,8 @@ def _unlike(lead: Subject, other: Subject) -> str:
     ours, theirs = (subject.runs[0].point for subject in (lead, other))
     keys = [key for key in dict.fromkeys([*ours, *theirs]) if not key.startswith("algorithm.") and key != "training.lr"]
     pairs = [(key, ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
-    said = ", ".join(f"{key} ({in_short(one)} against {in_short(two)})" for key, one, two in pairs)
-    return (f" Mind that they differ in {said}." if said else "") + _leaked(lead, other)
+    differences = ", ".join(f"{key} ({in_short(one)} against {in_short(two)})" for key, one, two in pairs)
+    return (f" Mind that they differ in {differences}." if differences else "") + _leaked(lead, other)
 
 
 def _leaked(*subjects: Subject) -> str:
