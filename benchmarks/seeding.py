@@ -64,21 +64,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    done = json.loads(options.out.read_text()) if options.out.exists() else []
-    known = {
-        (d["seeding"], d["clusters"], d["heads"], tuple(d["settings"])) for d in done if len(d["runs"]) >= options.seeds
+    measured = json.loads(options.out.read_text()) if options.out.exists() else []
+    complete = {
+        (d["seeding"], d["clusters"], d["heads"], tuple(d["settings"]))
+        for d in measured
+        if len(d["runs"]) >= options.seeds
     }
     from facade.learning.machine import cores
 
     with ProcessPoolExecutor(cores()) as pool:
         for seeding, case in cases():
-            if (seeding, *case) in known:
+            if (seeding, *case) in complete:
                 continue
             started = time.perf_counter()
             runs = list(pool.map(one, [(seeding, case, seed) for seed in range(1, options.seeds + 1)]))
             clusters, heads, settings = case
-            done.append({"clusters": clusters, "heads": heads, "settings": settings, "seeding": seeding, "runs": runs})
-            options.out.write_text(json.dumps(done) + "\n")
+            measured.append(
+                {"clusters": clusters, "heads": heads, "settings": settings, "seeding": seeding, "runs": runs}
+            )
+            options.out.write_text(json.dumps(measured) + "\n")
             settled, apart = (sum(bool(r[key]) for r in runs) for key in ("settled", "separated"))
             means = [100 * sum(r["clusters"][c] for r in runs) / len(runs) for c in range(len(runs[0]["clusters"]))]
             print(

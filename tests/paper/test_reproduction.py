@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
+import tomllib
 
 import pytest
 
+from facade import Experiment
 from facade.paper import reproduction, settings
 from facade.paper.page import write
-from facade.paper.reproduction import Claim, Kept, Run, claims, plan
+from facade.paper.reproduction import Claim, KeptRuns, Run, claims, plan
 from facade.paper.settings import CIFAR, Part, Scale
 from handmade import write_run_of
 from surroundings import ROOT
@@ -34,7 +37,7 @@ def labelled(runs, stage, clusters="30:2"):
 
 
 def test_the_published_method_is_computed_before_anything_else_at_full_length(tmp_path):
-    runs = plan(Scale(), Kept(tmp_path))
+    runs = plan(Scale(), KeptRuns(tmp_path))
     assert [run.stage for run in runs[:30]] == ["settling"] * 30
     assert {run.experiment.seed for run in runs[:30]} == {1, 2, 3, 4, 5}
     first = runs[30].experiment
@@ -44,7 +47,7 @@ def test_the_published_method_is_computed_before_anything_else_at_full_length(tm
 
 
 def test_the_fairer_deprl_runs_at_full_length(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     runs = plan(Scale(), kept)
     assert "DePRL" not in labelled(runs, "full")
     steps = labelled(runs, "steps")
@@ -57,7 +60,7 @@ def test_the_fairer_deprl_runs_at_full_length(tmp_path):
 
 
 def test_an_exchange_that_harms_a_deprl_does_not_decide_against_it(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     steps = labelled(plan(Scale(), kept), "steps")
     keep(steps["core_steps = 1"], tmp_path, (7, 5))
     keep(steps["core_steps = 10"], tmp_path, (8, 4), before=(8, 7))
@@ -65,7 +68,7 @@ def test_an_exchange_that_harms_a_deprl_does_not_decide_against_it(tmp_path):
 
 
 def test_a_published_run_that_never_settles_stays_and_is_joined_by_another_seed(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     first = labelled(plan(Scale(), kept), "full")["FACADE, as published"]
     keep(first, tmp_path, settled=False)
     again = labelled(plan(Scale(), kept), "full")
@@ -76,30 +79,30 @@ def test_a_published_run_that_never_settles_stays_and_is_joined_by_another_seed(
 
 def test_the_page_says_which_runs_are_not_judged(tmp_path):
     results = tmp_path / "results"
-    keep(labelled(plan(Scale(), Kept(results)), "full")["FACADE, as published"], results, settled=False)
+    keep(labelled(plan(Scale(), KeptRuns(results)), "full")["FACADE, as published"], results, settled=False)
     write(tmp_path / "page.md", results, Scale())
-    said = "**Not judged, because they never settled:** 30:2 FACADE, as published."
-    assert said in (tmp_path / "page.md").read_text()
+    sentence = "**Not judged, because they never settled:** 30:2 FACADE, as published."
+    assert sentence in (tmp_path / "page.md").read_text()
 
 
 def test_claims_that_fail_come_first_and_nothing_is_claimed_of_missing_runs(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     runs = plan(Scale(), kept)
     assert {claim.state for claim in claims(runs, kept)} == {"open"}
     full = labelled(runs, "full")
     keep(full["FACADE, as published"], tmp_path, (9, 7))
     keep(full["EL"], tmp_path, (9, 6))
-    found = claims(runs, kept)
-    assert [claim.state for claim in found[:1]] == ["fails"]
-    assert "minority above EL's" in found[0].text
-    assert found[0].ours == pytest.approx(10)
-    held = [claim.text for claim in found if claim.state == "holds"]
+    every_claim = claims(runs, kept)
+    assert [claim.state for claim in every_claim[:1]] == ["fails"]
+    assert "minority above EL's" in every_claim[0].text
+    assert every_claim[0].ours == pytest.approx(10)
+    held = [claim.text for claim in every_claim if claim.state == "holds"]
     assert held == ["30:2: EL's majority above its minority"]
-    assert any("every baseline's" in claim.text for claim in found if claim.state == "open")
+    assert any("every baseline's" in claim.text for claim in every_claim if claim.state == "open")
 
 
 def test_every_baseline_counts_with_its_better_models(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     for run in labelled(plan(Scale(), kept), "steps").values():
         keep(run, tmp_path)
     runs = plan(Scale(), kept)
@@ -123,7 +126,7 @@ def test_a_claim_holds_from_its_limit_on():
 
 def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
     results = tmp_path / "results"
-    runs = plan(Scale(), Kept(results))
+    runs = plan(Scale(), KeptRuns(results))
     full, settling = labelled(runs, "full"), [run for run in runs if run.stage == "settling"]
     keep(full["FACADE, as published"], results, (9, 7))
     keep(settling[0], results, settled=False)
@@ -143,7 +146,7 @@ def test_the_page_shows_what_is_there_and_names_what_is_not(tmp_path):
 
 def test_the_page_counts_heads_that_are_used_and_shared(tmp_path):
     results = tmp_path / "results"
-    runs = labelled(plan(Scale(), Kept(results)), "heads", "20:10:2")
+    runs = labelled(plan(Scale(), KeptRuns(results)), "heads", "20:10:2")
     assert [run.experiment.algorithm["heads"] for run in runs.values()] == [1, 2, 3, 5]
     assert {run.experiment.training.rounds for run in runs.values()} == {reproduction.HEADS_ROUNDS}
     keep(runs["k = 2"], results, (9, 6), settled=False)
@@ -157,7 +160,7 @@ def test_the_page_counts_heads_that_are_used_and_shared(tmp_path):
 
 
 def test_an_artefact_that_never_settles_is_asked_why(tmp_path):
-    kept = Kept(tmp_path)
+    kept = KeptRuns(tmp_path)
     first = labelled(plan(Scale(), kept), "artefact")["FACADE, the artefact"]
     assert not labelled(plan(Scale(), kept), "cause")
     keep(first, tmp_path, settled=False)
@@ -167,12 +170,12 @@ def test_an_artefact_that_never_settles_is_asked_why(tmp_path):
     mixtures = [run.experiment for run in labelled(runs, "cause").values()]
     published = settings.experiment(SKEWED, "facade", None, 1, Scale())
 
-    def told(e):
+    def groups(e):
         return e.algorithm["scoring"], e.algorithm["own_head"], (e.training.init, e.data.partition)
 
-    paper, artefact = told(published), told(first.experiment)
+    paper, artefact = groups(published), groups(first.experiment)
     assert all(one != other for one, other in zip(paper, artefact, strict=True))
-    assert [told(e) for e in mixtures] == [
+    assert [groups(e) for e in mixtures] == [
         (artefact[0], paper[1], paper[2]),
         (paper[0], artefact[1], paper[2]),
         (paper[0], paper[1], artefact[2]),
@@ -183,7 +186,7 @@ def test_an_artefact_that_never_settles_is_asked_why(tmp_path):
 
 def test_the_page_says_with_which_settings_heads_never_come_to_rest(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "CAUSE_ROUNDS", 3)
-    kept = Kept(tmp_path / "results")
+    kept = KeptRuns(tmp_path / "results")
     runs = plan(Scale(), kept)
     keep(labelled(runs, "artefact")["FACADE, the artefact"], kept.directory, settled=False)
     keep(labelled(runs, "full")["FACADE, as published"], kept.directory)
@@ -222,9 +225,24 @@ def test_the_whole_reproduction_in_small(command, tmp_path, monkeypatch):
     assert (tmp_path / "reproduction.md").read_text() == page
 
 
-def test_the_page_in_docs_is_the_one_that_results_give(tmp_path):
-    write(tmp_path / "reproduction.md", ROOT / "results", Scale())
-    assert (tmp_path / "reproduction.md").read_text() == (ROOT / "docs" / "reproduction.md").read_text()
+def test_every_run_of_the_plan_is_committed_although_experiments_have_got_fields_since():
+    files = list((ROOT / "results").glob("*/experiment.toml"))
+    hashes = {Experiment.load(file).hash for file in files}
+    runs = plan(Scale(), KeptRuns(ROOT / "results"))
+    assert [f"{run.part.clusters} {run.label}" for run in runs if run.experiment.hash not in hashes] == []
+    older = [file for file in files if "edges" not in tomllib.loads(file.read_text())["topology"]]
+    assert older, "some were computed before there was topology.edges, and are found by the rule for older files"
+
+
+def test_drawing_leaves_the_page_in_docs_as_it_is(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    ended = command("paper", "reproduction", "--draw")
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "docs/reproduction.md").read_text() == (ROOT / "docs/reproduction.md").read_text()
+    pictures = {path.name for path in (ROOT / "docs/reproduction").iterdir()}
+    assert {path.name for path in (tmp_path / "docs/reproduction").iterdir()} == pictures
 
 
 def test_seeds_are_not_picked(command, tmp_path):
@@ -239,8 +257,36 @@ def test_only_the_reproduction_is_drawn_without_computing(command, tmp_path):
     assert "--draw belongs to reproduction" in ended.err
 
 
-def test_a_page_cannot_be_drawn_from_nothing(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [(), ("--draw",), ("--results", "kept"), ("--page", "page.md")])
+def test_outside_a_clone_nothing_is_written_unless_it_is_named(command, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
-    ended = command("paper", "reproduction", "--draw")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    ended = command("paper", "reproduction", *options)
+    assert ended.code == 2
+    assert "call it in a clone, or name others with --results DIR --page FILE.md" in ended.err
+    assert ended.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["pyproject.toml"]
+
+
+def test_a_page_is_drawn_from_named_results_anywhere(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "kept"
+    keep(labelled(plan(Scale(), KeptRuns(results)), "full")["FACADE, as published"], results, (9, 7))
+    ended = command("paper", "reproduction", "--draw", "--results", results, "--page", "mine/page.md")
+    assert ended.code == 0, ended.err
+    assert "| FACADE, as published | 90.00 (73.32) |" in (tmp_path / "mine/page.md").read_text()
+    assert {path.name for path in tmp_path.iterdir()} == {"kept", "mine"}
+
+
+def test_a_page_cannot_be_drawn_from_nothing(command, tmp_path):
+    ended = command("paper", "reproduction", "--draw", "--results", tmp_path / "none", "--page", tmp_path / "page.md")
     assert ended.code == 1
-    assert "results/ is not here" in ended.err
+    assert "none/ is not here" in ended.err
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_only_the_reproduction_has_results_and_a_page(command, tmp_path):
+    for option in ("--results", "--page"):
+        ended = command("paper", "T2", option, tmp_path / "x", "--out", tmp_path)
+        assert ended.code == 2
+        assert f"{option} belongs to reproduction" in ended.err

@@ -54,20 +54,20 @@ def run(quick: bool) -> dict[str, Any]:
             game.advance(1)
             yield game
 
-    found: dict[str, Any] = {}
+    ratios: dict[str, Any] = {}
     with connected():
         with on_ray(1, cores()) as one:
-            found["local_over_one_shard"] = pairwise(lambda: one.advance(many), lambda: local.advance(many), pairs)[0]
+            ratios["local_over_one_shard"] = pairwise(lambda: one.advance(many), lambda: local.advance(many), pairs)[0]
         with on_ray(cores(), 1) as several:
             ratio = pairwise(lambda: several.advance(many), lambda: local.advance(many), pairs)[0]
-            found[f"local_over_{cores()}_shards"] = ratio
+            ratios[f"local_over_{cores()}_shards"] = ratio
             with on_ray(1, 1) as alone:
                 ratio = pairwise(lambda: several.advance(many), lambda: alone.advance(many), pairs)[0]
-                found[f"one_worker_over_{cores()}_workers"] = ratio
-            found["crossing"] = {f"{cores()}_shards": _crossing(several, local)}
+                ratios[f"one_worker_over_{cores()}_workers"] = ratio
+            ratios["crossing"] = {f"{cores()}_shards": _crossing(several, local)}
         with on_ray(4, 1) as four:
-            found["crossing"]["4_shards"] = _crossing(four, local)
-    return {"ray": found}
+            ratios["crossing"]["4_shards"] = _crossing(four, local)
+    return {"ray": ratios}
 
 
 def _crossing(game: ClusterRounds, local: Rounds) -> dict[str, float]:

@@ -8,7 +8,7 @@ import altair as alt
 
 from facade.analysis.statistics import Estimate
 from facade.paper.settings import Scale
-from facade.paper.study import BesidePublished, Finished
+from facade.paper.study import PublishedComparison, StudyRuns
 from facade.paper.theory import DEGREES, L2, Descent, Problem, descend
 from facade.report import charts
 from facade.report.panels import Panel
@@ -38,13 +38,13 @@ def reduced(scale: Scale) -> str:
 @functools.cache
 def descents(rounds: int, seed: int) -> tuple[Problem, list[Descent]]:
     """A descent per degree, and last the control, which starts outside the assumption."""
-    found = [descend(degree, rounds, seed) for degree in DEGREES]
+    inside = [descend(degree, rounds, seed) for degree in DEGREES]
     control = descend(4, rounds, seed, inside=False)
-    return found[0][0], [descent for _, descent in (*found, control)]
+    return inside[0][0], [descent for _, descent in (*inside, control)]
 
 
-def _found(done: Finished) -> tuple[Problem, list[Descent]]:
-    return descents(rounds_of(done.scale), seed_of(done.scale))
+def _descents_of(runs: StudyRuns) -> tuple[Problem, list[Descent]]:
+    return descents(rounds_of(runs.scale), seed_of(runs.scale))
 
 
 def name_of(descent: Descent) -> str:
@@ -53,10 +53,10 @@ def name_of(descent: Descent) -> str:
     return degree if descent.inside else f"{degree}, far start"
 
 
-def panels(done: Finished) -> list[Panel]:
+def panels(runs: StudyRuns) -> list[Panel]:
     """Per descent: the distance of each cluster, the bound, and its contraction alone."""
-    made = []
-    for descent in _found(done)[1]:
+    drawn = []
+    for descent in _descents_of(runs)[1]:
         lines = {name: descent.distances[:, c] for c, name in enumerate(_CLUSTERS)}
         lines |= {"bound": descent.bound, "bound without floor": descent.contraction}
         rows = [
@@ -71,32 +71,32 @@ def panels(done: Finished) -> list[Panel]:
             charts.colour(names),
             alt.StrokeDash("who:N", title=None, scale=alt.Scale(domain=names, range=[[1, 0], [1, 0], [6, 3], [2, 3]])),
         )  # fmt: skip
-        made.append(Panel(chart, rows, name_of(descent)))
-    return made
+        drawn.append(Panel(chart, rows, name_of(descent)))
+    return drawn
 
 
-def numbers(done: Finished) -> list[BesidePublished]:
+def numbers(runs: StudyRuns) -> list[PublishedComparison]:
     """The measured contraction per round beside the bound's."""
-    facts, found = _found(done)
+    facts, every_descent = _descents_of(runs)
     return [
-        BesidePublished(
+        PublishedComparison(
             f"{name_of(descent)}, {name}: contraction per round (published: the bound)",
             Estimate([float(rate)]),
             facts.factor,
             1,
             5,
         )
-        for descent in found
+        for descent in every_descent
         if descent.inside
         for name, rate in zip(_CLUSTERS, descent.rates, strict=True)
     ]
 
 
-def words(done: Finished) -> list[str]:
+def words(runs: StudyRuns) -> list[str]:
     """The constants, whether the bound held, whether degrees help, and what the control did."""
-    facts, found = _found(done)
-    inside, control = [d for d in found if d.inside], found[-1]
-    said = [
+    facts, every_descent = _descents_of(runs)
+    inside, control = [d for d in every_descent if d.inside], every_descent[-1]
+    sentences = [
         f"L = {facts.smoothness:.3f}, lambda = {L2:g}, Delta = {facts.distance:.3f}, p = {facts.smallest:g};"
         f" heads start {facts.radius:.4f} from their optimum.",
         f"The bound held in every round for {sum(d.holds for d in inside)} of {len(inside)} graphs.",
@@ -104,7 +104,7 @@ def words(done: Finished) -> list[str]:
     final = ", ".join(f"{name_of(d)} {d.distances[-1].max():.2g}" for d in inside)
     shrunk = control.distances[-1].max() / control.distances[0].max()
     return [
-        *said,
+        *sentences,
         f"Largest distance in the end: {final}.",
         f"Far start: {100 * shrunk:.0f} % of the distance is left;"
         f" in the end the clusters {'share a head' if control.shared else 'have heads of their own'}.",

@@ -8,9 +8,9 @@ from facade.analysis.statistics import numbers, settles, tested
 from facade.files import store
 from facade.paper import page_figures
 from facade.paper import page_questions as questions
-from facade.paper.page_tables import beside, cells, headings, image, number, of, parts, settled, table
+from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table, with_published
 from facade.paper.published import FINAL
-from facade.paper.reproduction import Kept, Run, claims, plan
+from facade.paper.reproduction import KeptRuns, Run, claims, plan
 from facade.paper.settings import Part, Scale
 from facade.paper.study import as_compared
 from facade.runs.run_directory import RunDirectory, environments
@@ -21,7 +21,7 @@ NOTES = "notes.md"
 
 def write(page: Path, results: Path, scale: Scale) -> list[Path]:
     """Write the page, its pictures into a directory beside it of the same name, and say which files."""
-    kept = Kept(results)
+    kept = KeptRuns(results)
     runs = plan(scale, kept)
     pictures = page_figures.write(runs, kept, scale, page.with_suffix(""))
     notes = results / NOTES
@@ -44,7 +44,7 @@ def write(page: Path, results: Path, scale: Scale) -> list[Path]:
     return [page, *pictures.values()]
 
 
-def _opening(runs: list[Run], kept: Kept, scale: Scale) -> str:
+def _opening(runs: list[Run], kept: KeptRuns, scale: Scale) -> str:
     missing = [f"{run.part.clusters} {run.label}" for run in runs if kept.get(run) is None]
     lines = ["# The paper's main experiment, reproduced"]
     if scale.quick:
@@ -70,7 +70,7 @@ def _opening(runs: list[Run], kept: Kept, scale: Scale) -> str:
     return "\n\n".join(lines)
 
 
-def _shown(runs: list[Run], kept: Kept) -> str:
+def _shown(runs: list[Run], kept: KeptRuns) -> str:
     words = {"fails": "**FAILS**", "open": "not known yet", "holds": "holds"}
     lines = [
         [claim.text, f"≥ {claim.least:g}", number(claim.ours, 1, 1), f"{claim.published:.1f}", words[claim.state]]
@@ -82,10 +82,10 @@ def _shown(runs: list[Run], kept: Kept) -> str:
         " final exchange. What fails comes first."
     )
     asked = [run for run in runs if run.stage == "full" and run.part.clusters in ("30:2", "16:16")]
-    found = {f"{run.part.clusters} {run.label}": kept.get(run) for run in asked}
+    histories = {f"{run.part.clusters} {run.label}": kept.get(run) for run in asked}
     never = [
         name
-        for name, history in found.items()
+        for name, history in histories.items()
         if history is not None and history.choice is not None and not settles(history)
     ]
     if never:
@@ -93,19 +93,19 @@ def _shown(runs: list[Run], kept: Kept) -> str:
     return f"## What it had to show\n\n{text}\n\n" + table(["", "wanted", "ours", "published", ""], lines)
 
 
-def _results(part: Part, runs: list[Run], kept: Kept) -> str:
+def _results(part: Part, runs: list[Run], kept: KeptRuns) -> str:
     """Final numbers of one division into clusters, and those before the final exchange."""
     lines, before = [], []
     for run in of(runs, "full", part):
-        found = kept.get(run)
-        if found is None:
+        history = kept.get(run)
+        if history is None:
             continue
-        printed = FINAL.get((part.setting.source, part.clusters, found.algorithm))
-        lines.append([run.label, *beside(numbers(as_compared(found)), printed), settled(found)])
-        if found.algorithm == "dac":
-            lines.append([f"{run.label}, after an exchange", *cells(numbers(found)), ""])
+        printed = FINAL.get((part.setting.source, part.clusters, history.algorithm))
+        lines.append([run.label, *with_published(numbers(as_compared(history)), printed), settled(history)])
+        if history.algorithm == "dac":
+            lines.append([f"{run.label}, after an exchange", *cells(numbers(history)), ""])
         elif run.experiment.algorithm.get("all_reduce"):
-            before.append([run.label, *cells(tested(found.evaluations[-1], found.cluster))])
+            before.append([run.label, *cells(tested(history.evaluations[-1], history.cluster))])
     if not lines:
         return ""
     return "\n\n".join(
@@ -161,19 +161,19 @@ From the published artefact:
 * The artefact's DePRL has a fresh graph every round and some twenty times the samples of the others."""
 
 
-def _long_runs(runs: list[Run], kept: Kept) -> str:
+def _long_runs(runs: list[Run], kept: KeptRuns) -> str:
     lines = []
     machines = set()
     for run in runs:
-        found = kept.get(run)
-        if found is None or run.stage == "settling":
+        history = kept.get(run)
+        if history is None or run.stage == "settling":
             continue
-        directory = RunDirectory(found.path)
+        directory = RunDirectory(history.path)
         for machine in environments(directory.read("environment.json")):
             machines.add(f"{machine['cpu']}, {machine['cores']} cores, PyTorch {machine['torch']}")
         rounds = run.experiment.training.rounds
         lr, minutes = run.experiment.training.lr, directory.read("result.json")["seconds"] / 60
-        lines.append([run.part.clusters, run.label, str(rounds), f"{lr:g}", f"{minutes:.0f}", f"`{found.path.name}`"])
+        lines.append([run.part.clusters, run.label, str(rounds), f"{lr:g}", f"{minutes:.0f}", f"`{history.path.name}`"])
     if not lines:
         return ""
     return f"## The long runs\n\nOn {'; '.join(sorted(machines))}, with whatever else it did meanwhile.\n\n" + table(

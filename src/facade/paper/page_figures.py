@@ -11,41 +11,41 @@ import numpy as np
 
 from facade.analysis.statistics import settlement
 from facade.paper import figures
-from facade.paper.reproduction import SETTLING_ROUNDS, Kept, Run
+from facade.paper.reproduction import SETTLING_ROUNDS, KeptRuns, Run
 from facade.paper.settings import Part, Scale
-from facade.paper.study import Finished
+from facade.paper.study import StudyRuns
 from facade.report import panels
 from facade.report.facts import Comparison, Rows, Subject, comparisons
 
 
-def write(runs: list[Run], kept: Kept, scale: Scale, directory: Path) -> dict[str, Path]:
+def write(runs: list[Run], kept: KeptRuns, scale: Scale, directory: Path) -> dict[str, Path]:
     """Draw what can be drawn of the kept runs; the files by what they show, `accuracy` and `settling`."""
-    made: dict[str, Path] = {}
+    pictures: dict[str, Path] = {}
     parts = {run.part: _compared(run.part, runs, kept) for run in runs if run.stage == "full"}
     present = {part: comparison for part, comparison in parts.items() if comparison is not None}
     if present:
-        finished = Finished({part: c.runs for part, c in present.items()}, scale, present)
+        study_runs = StudyRuns({part: c.runs for part, c in present.items()}, scale, present)
         note = scale.note(tuple(present))
-        curves = figures.curves(finished)
+        curves = figures.curves(study_runs)
         caption = "One seed; the large mark at the end is the model after the final exchange."
         figure = panels.Figure("accuracy", "Accuracy of both clusters", caption, curves, len(present), note)
-        made["accuracy"] = panels.write(figure, directory, "png")
+        pictures["accuracy"] = panels.write(figure, directory, "png")
     rows = _purity(runs, kept)
     if rows:
         figure = panels.Figure("settling", "Nodes at a head of their own cluster", "", [_strips(rows)], 1)
-        made["settling"] = panels.write(figure, directory, "png")
-    return made
+        pictures["settling"] = panels.write(figure, directory, "png")
+    return pictures
 
 
-def _compared(part: Part, runs: list[Run], kept: Kept) -> Comparison | None:
+def _compared(part: Part, runs: list[Run], kept: KeptRuns) -> Comparison | None:
     """The full-length runs of a part under the names the page gives them."""
     pairs = [(run, kept.get(run)) for run in runs if run.stage == "full" and run.part == part]
-    found = [history for _, history in pairs if history is not None]
-    if not found:
+    histories = [history for _, history in pairs if history is not None]
+    if not histories:
         return None
-    (comparison,) = comparisons(found)
+    (comparison,) = comparisons(histories)
     # Every run is a line of its own: a second seed is there because the first one did not settle.
-    named = [Subject(_label(run), [found]) for run, found in pairs if found is not None]
+    named = [Subject(_label(run), [history]) for run, history in pairs if history is not None]
     return replace(comparison, subjects=sorted(named, key=lambda subject: subject.label))
 
 
@@ -55,12 +55,12 @@ def _label(run: Run) -> str:
     return f"{run.experiment.algorithm['name']} {rest}".strip()
 
 
-def _purity(runs: list[Run], kept: Kept) -> Rows:
+def _purity(runs: list[Run], kept: KeptRuns) -> Rows:
     """Per run and round, the share of nodes at a head of their own cluster's, averaged over clusters."""
     rows: Rows = []
     for run in (run for run in runs if run.stage == "settling"):
-        found = kept.get(run)
-        heads = None if found is None else settlement(found)
+        history = kept.get(run)
+        heads = None if history is None else settlement(history)
         if heads is None:
             continue
         k = heads.shares.shape[2]

@@ -11,19 +11,19 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import planned
 from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
-from facade.paper.reproduction import CAUSES, SETTLING_IMAGES, SETTLING_ROUNDS, Kept, Run
+from facade.paper.reproduction import CAUSES, SETTLING_IMAGES, SETTLING_ROUNDS, KeptRuns, Run
 from facade.paper.settings import EVERY, QUICK_TARGET, Part, Scale
 from facade.paper.study import as_compared
 from facade.runs.history import History
 
 
-def price(runs: list[Run], kept: Kept, scale: Scale) -> str:
+def price(runs: list[Run], kept: KeptRuns, scale: Scale) -> str:
     """The price of an accuracy, where two algorithms can be compared."""
     lines = []
     for part in parts(runs, "full"):
         target = QUICK_TARGET if scale.quick else TARGETS[part.setting.source]
-        found = {run.label: kept.get(run) for run in of(runs, "full", part)}
-        costs = {label: cost_to(as_compared(run), target) for label, run in found.items() if run is not None}
+        histories = {run.label: kept.get(run) for run in of(runs, "full", part)}
+        costs = {label: cost_to(as_compared(run), target) for label, run in histories.items() if run is not None}
         el = costs.get("EL")
         for label, cost in costs.items():
             if label == "alone":  # hears nothing
@@ -43,7 +43,7 @@ def price(runs: list[Run], kept: Kept, scale: Scale) -> str:
     )
 
 
-def who_settles(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Path) -> str:
+def who_settles(runs: list[Run], kept: KeptRuns, pictures: dict[str, Path], page: Path) -> str:
     """Plain and seeded heads in the first rounds, for every seed."""
     lines, counts, spent = [], [], []
     for part in parts(runs, "settling"):
@@ -51,9 +51,9 @@ def who_settles(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Pa
         spent.append(f"{part.clusters}: {last - first + 1}")
         by_seed: dict[int, dict[str, History]] = {}
         for run in of(runs, "settling", part):
-            found = kept.get(run)
-            if found is not None:
-                by_seed.setdefault(run.experiment.seed, {})[run.label] = found
+            history = kept.get(run)
+            if history is not None:
+                by_seed.setdefault(run.experiment.seed, {})[run.label] = history
         for seed, pair in by_seed.items():
             both = [_accuracies(pair[label]) if label in pair else "" for label in ("plain", "seeded")]
             lines.append([part.clusters, str(seed), *both])
@@ -78,34 +78,34 @@ def who_settles(runs: list[Run], kept: Kept, pictures: dict[str, Path], page: Pa
 
 
 def _accuracies(run: History) -> str:
-    found = numbers(run)
-    shown = [f"{100 * found[f'cluster_{c}']:.1f}" for c in range(int(max(run.cluster)) + 1)]  # type: ignore[arg-type]
-    return f"{settled(run)} · {' / '.join(shown)}"
+    ours = numbers(run)
+    accuracies = [f"{100 * ours[f'cluster_{c}']:.1f}" for c in range(int(max(run.cluster)) + 1)]  # type: ignore[arg-type]
+    return f"{settled(run)} · {' / '.join(accuracies)}"
 
 
-def which_deprl(runs: list[Run], kept: Kept) -> str:
+def which_deprl(runs: list[Run], kept: KeptRuns) -> str:
     """One core step a round, or as many as head steps."""
-    found = [(run, kept.get(run)) for run in runs if run.stage == "steps"]
+    pairs = [(run, kept.get(run)) for run in runs if run.stage == "steps"]
     lines = []
-    for run, history in found:
+    for run, history in pairs:
         if history is not None:
             before = tested(history.evaluations[-1], history.cluster)
             lines += [[run.label, "before", *cells(before)], ["", "after", *cells(numbers(history))]]
     if not lines:
         return ""
-    rounds = found[0][0].experiment.training.rounds
+    rounds = pairs[0][0].experiment.training.rounds
     return (
         f"## Which DePRL\n\nIts authors describe one core step a round; with as many as head steps it does the same"
-        f" work as the others. {rounds} rounds at {found[0][0].part.clusters}, before and after the final exchange; the"
+        f" work as the others. {rounds} rounds at {pairs[0][0].part.clusters}, before and after the final exchange; the"
         " one that is fairer, each at its better, is the DePRL of the tables above.\n\n"
-        + table(["", "exchange", *headings(found[0][0].part)], lines)
+        + table(["", "exchange", *headings(pairs[0][0].part)], lines)
     )
 
 
-def how_many_heads(runs: list[Run], kept: Kept) -> str:
+def how_many_heads(runs: list[Run], kept: KeptRuns) -> str:
     """The same run with different numbers of heads."""
-    lines, found = [], [(run, kept.get(run)) for run in runs if run.stage == "heads"]
-    for run, history in found:
+    lines, pairs = [], [(run, kept.get(run)) for run in runs if run.stage == "heads"]
+    for run, history in pairs:
         if history is None:
             continue
         ours, heads = numbers(history), settlement(history)
@@ -115,7 +115,7 @@ def how_many_heads(runs: list[Run], kept: Kept) -> str:
         lines.append([run.label, *shown, used, "" if heads is None else str(len(heads.shared))])
     if not lines:
         return ""
-    first = found[0][0]
+    first = pairs[0][0]
     clusters = [f"cluster {c} ({size} nodes)" for c, size in enumerate(first.experiment.data.sizes)]
     return (
         f"## How many heads\n\nFACADE as published, {first.part.clusters}, seed {first.experiment.seed},"
@@ -127,17 +127,17 @@ def how_many_heads(runs: list[Run], kept: Kept) -> str:
     )
 
 
-def artefacts_way(runs: list[Run], kept: Kept) -> str:
+def artefacts_way(runs: list[Run], kept: KeptRuns) -> str:
     """The artefact's runs beside the paper's at the same rounds, before any final exchange."""
     artefacts = [run for run in runs if run.stage == "artefact"]
     part, lines = artefacts[0].part, []
     for algorithm in dict.fromkeys(run.label.partition(", the ")[0] for run in artefacts):
         paper = _as_published(runs, part, algorithm)
         theirs = {run.label.partition(", the ")[2]: run for run in artefacts if run.label.startswith(f"{algorithm},")}
-        found = {label: history for label, run in theirs.items() if (history := kept.get(run)) is not None}
+        histories = {label: history for label, run in theirs.items() if (history := kept.get(run)) is not None}
         ours = kept.get(paper)
-        if ours is not None and found:
-            lines += _at_same_rounds(algorithm, found | {"paper": ours})
+        if ours is not None and histories:
+            lines += _at_same_rounds(algorithm, histories | {"paper": ours})
     if not lines:
         return ""
     return (
@@ -156,18 +156,18 @@ def _as_published(runs: list[Run], part: Part, algorithm: str) -> Run:
     return next(run for run in of(runs, "full", part) if run.label in labels)
 
 
-def _at_same_rounds(algorithm: str, found: dict[str, History]) -> list[list[str]]:
+def _at_same_rounds(algorithm: str, histories: dict[str, History]) -> list[list[str]]:
     """Lines for the rounds in which all of these runs were tested."""
-    tests = {label: {one.round: one for one in history.evaluations} for label, history in found.items()}
+    tests = {label: {one.round: one for one in history.evaluations} for label, history in histories.items()}
     shared = sorted(set.intersection(*(set(of_run) for of_run in tests.values())))
     return [
         [str(round), algorithm, label, *cells(tested(tests[label][round], history.cluster)), settled(history)]
         for round in shared
-        for label, history in found.items()
+        for label, history in histories.items()
     ]
 
 
-def _causes(runs: list[Run], kept: Kept) -> str:
+def _causes(runs: list[Run], kept: KeptRuns) -> str:
     """Which of the artefact's settings keep heads from settling: mixtures of them with the paper's."""
     mixtures = [run for run in runs if run.stage == "cause"]
     if not any(kept.get(run) for run in mixtures):
@@ -176,7 +176,7 @@ def _causes(runs: list[Run], kept: Kept) -> str:
     late = range(rounds - rounds // 3, rounds)
     artefact = next(run for run in runs if run.stage == "artefact")
     compared = [_as_published(runs, part, "FACADE"), *mixtures, artefact]
-    lines = [_mixture(run, found, late) for run in compared if (found := kept.get(run)) is not None]
+    lines = [_mixture(run, history, late) for run in compared if (history := kept.get(run)) is not None]
     return (
         f"\n\nWhich of these settings keep heads from settling: {rounds} rounds with some of them, seed"
         f" {mixtures[0].experiment.seed}; the start is a node's own first model and share of the data. The last columns"
@@ -186,14 +186,14 @@ def _causes(runs: list[Run], kept: Kept) -> str:
     )
 
 
-def _mixture(run: Run, found: History, late: range) -> list[str]:
+def _mixture(run: Run, history: History, late: range) -> list[str]:
     """A line: where each group of settings is from, when heads settled, and the share of choices in the late rounds,
     counted from 0, that are not those of the round before."""
-    assert found.choice is not None, "FACADE chooses"
-    changes = found.choice[late] != found.choice[late.start - 1 : late.stop - 1]
-    by_cluster = [number(changes[:, found.cluster == c].mean(), 100, 1) for c in range(found.clusters)]
+    assert history.choice is not None, "FACADE chooses"
+    changes = history.choice[late] != history.choice[late.start - 1 : late.stop - 1]
+    by_cluster = [number(changes[:, history.cluster == c].mean(), 100, 1) for c in range(history.clusters)]
     theirs = [run.experiment.with_(*settings) == run.experiment for settings in CAUSES.values()]
-    return [*("artefact" if has else "paper" for has in theirs), settled(found), *by_cluster]
+    return [*("artefact" if has else "paper" for has in theirs), settled(history), *by_cluster]
 
 
 def seeding_rounds(experiment: Experiment) -> tuple[int, int]:

@@ -38,12 +38,12 @@ def headings(part: Part) -> list[str]:
     return [*names, *(heading for _, heading, _, _ in list(_COLUMNS.values())[2:])]
 
 
-def cells(found: Numbers) -> list[str]:
+def cells(numbers: Numbers) -> list[str]:
     """The numbers below such headings."""
-    return [number(found.get(name), scale, digits) for name, (_, _, scale, digits) in _COLUMNS.items()]
+    return [number(numbers.get(name), scale, digits) for name, (_, _, scale, digits) in _COLUMNS.items()]
 
 
-def beside(ours: Numbers, printed: Printed | None) -> list[str]:
+def with_published(ours: Numbers, printed: Printed | None) -> list[str]:
     """The same with the published ones in brackets."""
     if printed is None:
         return cells(ours)
@@ -53,10 +53,10 @@ def beside(ours: Numbers, printed: Printed | None) -> list[str]:
 
 def settled(run: History) -> str:
     """The round from which on every cluster had a head of its own; empty for algorithms without heads."""
-    found = settlement(run)
-    if found is None:
+    heads = settlement(run)
+    if heads is None:
         return ""
-    return "**never**" if found.settling_round is None else str(found.settling_round)
+    return "**never**" if heads.settling_round is None else str(heads.settling_round)
 
 
 def table(above: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

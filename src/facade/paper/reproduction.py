@@ -50,33 +50,33 @@ class Run:
         return directory_name(self.experiment)
 
 
-class Kept:
+class KeptRuns:
     """Runs whose facts are kept in a directory. They are known by what they computed: names may be older than
     a setting that experiments have today."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._found: dict[Path, str] = {}
-        self._loaded: dict[str, History] = {}
+        self._hashes: dict[Path, str] = {}
+        self._histories: dict[str, History] = {}
 
     def get(self, run: Run) -> History | None:
         """What the run found; None if it is not here yet."""
         wanted = run.experiment.hash
-        if wanted not in self._loaded:
-            self._look()
-            path = next((path for path, hash in self._found.items() if hash == wanted), None)
+        if wanted not in self._histories:
+            self._read_hashes()
+            path = next((path for path, hash in self._hashes.items() if hash == wanted), None)
             if path is None:
                 return None
-            self._loaded[wanted] = load(path)
-        return self._loaded[wanted]
+            self._histories[wanted] = load(path)
+        return self._histories[wanted]
 
-    def _look(self) -> None:
+    def _read_hashes(self) -> None:
         for path in sorted(self.directory.glob("*/result.json")):
-            if path.parent not in self._found:
-                self._found[path.parent] = Experiment.load(path.parent / "experiment.toml").hash
+            if path.parent not in self._hashes:
+                self._hashes[path.parent] = Experiment.load(path.parent / "experiment.toml").hash
 
 
-def plan(scale: Scale, kept: Kept) -> list[Run]:
+def plan(scale: Scale, kept: KeptRuns) -> list[Run]:
     """All runs in the order in which they are computed, as far as it is known by now: which DePRL runs
     at full length, and what else is asked where plain heads do not settle, follows from runs that are kept."""
     fair, wide, thirds = (Part(CIFAR, ratio) for ratio in ("16:16", "24:8", "20:10:2"))
@@ -110,16 +110,16 @@ def _full(part: Part, label: str, algorithm: str, scale: Scale, *changes: str, s
     return Run("full", part, label, experiment(part, algorithm, None, seed, scale).with_(*changes))
 
 
-def _published(part: Part, scale: Scale, kept: Kept) -> list[Run]:
+def _published(part: Part, scale: Scale, kept: KeptRuns) -> list[Run]:
     """FACADE as published; where seed 1 does not settle, seed 2 as well."""
     first = _full(part, "FACADE, as published", "facade", scale, PLAIN)
-    found = kept.get(first)
-    if found is None or settles(found):
+    history = kept.get(first)
+    if history is None or settles(history):
         return [first]
     return [first, _full(part, "FACADE, as published, seed 2", "facade", scale, PLAIN, seed=2)]
 
 
-def _deprl(part: Part, scale: Scale, kept: Kept) -> list[Run]:
+def _deprl(part: Part, scale: Scale, kept: KeptRuns) -> list[Run]:
     """One core step a round, as described, and as many as head steps; the fairer of the two at full length."""
     full = experiment(part, "deprl", None, 1, scale)
     rounds = min(STEPS_ROUNDS, full.training.rounds)
@@ -132,20 +132,20 @@ def _deprl(part: Part, scale: Scale, kept: Kept) -> list[Run]:
             )
         ]
     ]  # fmt: skip
-    found = [kept.get(run) for run in short]
-    if any(history is None for history in found):
+    histories = [kept.get(run) for run in short]
+    if any(history is None for history in histories):
         return short
-    fair = [max(state["fair_accuracy"] for state in _states(history)) for history in found if history is not None]
+    fair = [max(state["fair_accuracy"] for state in _states(history)) for history in histories if history is not None]
     steps = short[fair.index(max(fair))].experiment.algorithm["core_steps"]
     return [*short, _full(part, "DePRL", "deprl", scale, f"algorithm.core_steps={steps}")]
 
 
-def _artefact(part: Part, scale: Scale, kept: Kept) -> list[Run]:
+def _artefact(part: Part, scale: Scale, kept: KeptRuns) -> list[Run]:
     """FACADE and EL as the published artefact computes them, for as long as it takes to see what that changes; where
     FACADE does not settle that way, seed 2 as well, and which of the settings it comes from."""
     first = _as_artefact(part, "FACADE, the artefact", "facade", scale)
-    found, more = kept.get(first), []
-    if found is not None and not settles(found):
+    history, more = kept.get(first), []
+    if history is not None and not settles(history):
         more = [*_causes(part, scale), _as_artefact(part, "FACADE, the artefact, seed 2", "facade", scale, "seed=2")]
     return [first, *more, _as_artefact(part, "EL, the artefact", "el", scale, "data.validation=0.1")]
 
@@ -172,22 +172,22 @@ def _causes(part: Part, scale: Scale) -> list[Run]:
     """FACADE with some of the artefact's settings and the paper's otherwise."""
     rounds = min(CAUSE_ROUNDS, scale.rounds_of(part))
     short = _settling(part, PLAIN, 1, scale).experiment.with_(f"training.rounds={rounds}", f"evaluation.every={rounds}")
-    made = []
+    mixtures = []
     for names in MIXTURES:
         changed = short.with_(*(change for name in names for change in CAUSES[name]))
-        made.append(Run("cause", part, f"FACADE, the artefact's {' and '.join(names)}", changed))
-    return made
+        mixtures.append(Run("cause", part, f"FACADE, the artefact's {' and '.join(names)}", changed))
+    return mixtures
 
 
 def _heads(part: Part, scale: Scale) -> list[Run]:
     """FACADE as published with fewer and with more heads than there are clusters."""
-    made = []
+    runs = []
     for k in HEADS:
         full = experiment(part, "facade", k, 1, scale)
         rounds = min(HEADS_ROUNDS, full.training.rounds)
         short = full.with_(PLAIN, f"training.rounds={rounds}", f"evaluation.every={rounds}")
-        made.append(Run("heads", part, f"k = {k}", short))
-    return made
+        runs.append(Run("heads", part, f"k = {k}", short))
+    return runs
 
 
 # What the runs must show
@@ -213,22 +213,22 @@ class Claim:
         return "holds" if self.ours >= self.least else "fails"
 
 
-def claims(runs: Iterable[Run], kept: Kept) -> list[Claim]:
+def claims(runs: Iterable[Run], kept: KeptRuns) -> list[Claim]:
     """Every claim for every FACADE run that settled; those that fail first, then those still open."""
     full = [run for run in runs if run.stage == "full"]
-    made = [claim for run in full if run.label.startswith("FACADE") for claim in _claims_of(run, full, kept)]
+    every_claim = [claim for run in full if run.label.startswith("FACADE") for claim in _claims_of(run, full, kept)]
     ratio = "30:2"
     el = _numbers(next((run for run in full if run.label == "EL" and run.part.clusters == ratio), None), kept)
-    made.append(
+    every_claim.append(
         Claim(f"{ratio}: EL's majority above its minority", 25, 33.22, _points(el, "cluster_0", el, "cluster_1"))
     )
     order = ["fails", "open", "holds"]
-    return sorted(made, key=lambda claim: order.index(claim.state))
+    return sorted(every_claim, key=lambda claim: order.index(claim.state))
 
 
-def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
-    found = kept.get(run)
-    if found is not None and not settles(found):
+def _claims_of(run: Run, full: list[Run], kept: KeptRuns) -> list[Claim]:
+    history = kept.get(run)
+    if history is not None and not settles(history):
         return []
     ours, who = _numbers(run, kept), f"{run.part.clusters}, {run.label}"
     others = [other for other in full if other.part == run.part and not other.label.startswith("FACADE")]
@@ -248,14 +248,14 @@ def _claims_of(run: Run, full: list[Run], kept: Kept) -> list[Claim]:
     ]
 
 
-def _numbers(run: Run | None, kept: Kept) -> Numbers | None:
-    found = None if run is None else kept.get(run)
-    return None if found is None else numbers(as_compared(found))
+def _numbers(run: Run | None, kept: KeptRuns) -> Numbers | None:
+    history = None if run is None else kept.get(run)
+    return None if history is None else numbers(as_compared(history))
 
 
-def _states(found: History) -> list[Numbers]:
+def _states(history: History) -> list[Numbers]:
     """The numbers of a run as its last round left it, and after the final exchange if there was one."""
-    return [tested(evaluation, found.cluster) for evaluation in (found.evaluations[-1], found.final)]
+    return [tested(evaluation, history.cluster) for evaluation in (history.evaluations[-1], history.final)]
 
 
 def _points(one: Numbers | None, name: str, other: Numbers | None, other_name: str) -> float | None:
@@ -265,7 +265,7 @@ def _points(one: Numbers | None, name: str, other: Numbers | None, other_name: s
 def _above(ours: Numbers | None, baselines: list[History | None], name: str) -> float | None:
     """Points above the best of the baselines, each at its better: before or after its final exchange. None while
     one of them is not known."""
-    known = [found for found in baselines if found is not None]
-    if ours is None or len(known) < len(baselines):
+    histories = [history for history in baselines if history is not None]
+    if ours is None or len(histories) < len(baselines):
         return None
-    return 100 * (ours[name] - max(state[name] for found in known for state in _states(found)))
+    return 100 * (ours[name] - max(state[name] for history in histories for state in _states(history)))

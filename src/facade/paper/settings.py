@@ -139,15 +139,15 @@ def _reduced(described: dict[str, Any], part: Part) -> dict[str, Any]:
     )
 
 
-def jobs(parts: tuple[Part, ...], scale: Scale, out: Path) -> dict[Part, list[Job]]:
+def jobs_of(parts: tuple[Part, ...], scale: Scale, out: Path) -> dict[Part, list[Job]]:
     """The runs of every part. Parts and studies that need the same run share it: its directory's name
     follows from what it computes."""
-    made: dict[Part, list[Job]] = {}
+    jobs: dict[Part, list[Job]] = {}
     for part in parts:
         for algorithm in part.algorithms:
             for heads in (part.heads or (None,)) if algorithm == "facade" else (None,):
                 for seed in scale.seeds_of(part):
                     described = experiment(part, algorithm, heads, seed, scale)
                     job = Job(described, out / "runs" / directory_name(described), (f"algorithm.name={algorithm}",))
-                    made.setdefault(part, []).append(job)
-    return made
+                    jobs.setdefault(part, []).append(job)
+    return jobs

@@ -15,19 +15,24 @@ from facade.runs.history import History
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What there is to draw."""
+class StudyRuns:
+    """The finished runs of a study: what there is to draw."""
 
-    runs: dict[Part, list[History]]
+    by_part: dict[Part, list[History]]
     scale: Scale
-    _compared: dict[Part, Comparison] = field(default_factory=dict, repr=False)
+    _comparisons: dict[Part, Comparison] = field(default_factory=dict, repr=False)
     """Kept with the intervals that were asked for, since every picture and table asks again."""
 
     def comparison(self, part: Part) -> Comparison:
         """A part's runs, experiment by experiment."""
-        if part not in self._compared:
-            (self._compared[part],) = comparisons([as_compared(run) for run in self.runs[part]])
-        return self._compared[part]
+        if part not in self._comparisons:
+            (self._comparisons[part],) = comparisons([as_compared(run) for run in self.by_part[part]])
+        return self._comparisons[part]
+
+    @property
+    def subjects(self) -> list[tuple[Part, Subject]]:
+        """Every experiment, after the part it belongs to."""
+        return [(part, subject) for part in self.by_part for subject in self.comparison(part).subjects]
 
     def subject(self, part: Part, algorithm: str) -> Subject:
         """One algorithm of a part."""
@@ -41,7 +46,7 @@ def as_compared(run: History) -> History:
 
 
 @dataclass(frozen=True)
-class BesidePublished:
+class PublishedComparison:
     """One number of ours and what the paper printed."""
 
     what: str
@@ -63,7 +68,7 @@ class BesidePublished:
         return self.what, ours, published, f"{self.scale * mean - self.published:+.{self.digits}f}"
 
 
-def to_csv(lines: list[BesidePublished], note: str) -> str:
+def to_csv(lines: list[PublishedComparison], note: str) -> str:
     """The comparison as a file; the note is its last line."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -74,12 +79,12 @@ def to_csv(lines: list[BesidePublished], note: str) -> str:
     return file.getvalue()
 
 
-def nothing(done: Finished) -> list[BesidePublished]:
+def no_numbers(runs: StudyRuns) -> list[PublishedComparison]:
     """The comparison of a study whose figure the paper gives no numbers of."""
     return []
 
 
-def silence(done: Finished) -> list[str]:
+def no_sentences(runs: StudyRuns) -> list[str]:
     """The sentences of a study that needs none."""
     return []
 
@@ -91,9 +96,9 @@ class Study:
     id: str
     title: str
     parts: tuple[Part, ...]
-    draw: Callable[[Finished], list[Panel]]
-    compare: Callable[[Finished], list[BesidePublished]] = nothing
-    say: Callable[[Finished], list[str]] = silence
+    draw: Callable[[StudyRuns], list[Panel]]
+    compare: Callable[[StudyRuns], list[PublishedComparison]] = no_numbers
+    say: Callable[[StudyRuns], list[str]] = no_sentences
     columns: int = 3
     reduced: Callable[[Scale], str] | None = field(default=None)
     """What a reduction did, for studies that have no parts."""

@@ -11,7 +11,7 @@ from facade.learning.models import MODELS
 from facade.paper.figures import WORDS
 from facade.paper.published import FINAL, RATES, SIZES, Printed
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale, Setting, experiment
-from facade.paper.study import BesidePublished, Finished
+from facade.paper.study import PublishedComparison, StudyRuns
 from facade.report.panels import Panel
 
 COLUMNS = {
@@ -25,34 +25,34 @@ COLUMNS = {
 """Ours, theirs, heading, scale, digits."""
 
 
-def results(done: Finished) -> list[BesidePublished]:
+def results(runs: StudyRuns) -> list[PublishedComparison]:
     """Tables II to IV, number by number; of DAC also what a final exchange leaves."""
     lines = []
-    for part, runs in done.runs.items():
-        for subject in done.comparison(part).subjects:
+    for part, histories in runs.by_part.items():
+        for subject in runs.comparison(part).subjects:
             printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
             lines += _numbers(f"{part.clusters} {WORDS[subject.algorithm]}", subject.estimates, printed)
-        exchanged = [run for run in runs if run.algorithm == "dac"]
+        exchanged = [run for run in histories if run.algorithm == "dac"]
         if exchanged:
             lines += _numbers(f"{part.clusters} DAC, exchanged", estimates(exchanged), None)
     return lines
 
 
-def _numbers(who: str, found: dict[str, Estimate], printed: Printed | None) -> list[BesidePublished]:
+def _numbers(who: str, estimates: dict[str, Estimate], printed: Printed | None) -> list[PublishedComparison]:
     lines = []
     for ours, (theirs, heading, scale, digits) in COLUMNS.items():
-        estimate = found.get(ours)
+        estimate = estimates.get(ours)
         if ours == "fair_accuracy_of_means" and estimate is None:  # one seed is its own mean
-            estimate = found.get("fair_accuracy")
+            estimate = estimates.get("fair_accuracy")
         value = None if printed is None else float(getattr(printed, theirs))
-        lines.append(BesidePublished(f"{who} {heading}", estimate, value, scale, digits))
+        lines.append(PublishedComparison(f"{who} {heading}", estimate, value, scale, digits))
     return lines
 
 
-def results_table(done: Finished) -> list[Panel]:
+def results_table(runs: StudyRuns) -> list[Panel]:
     """Tables II to IV as a picture: ours, below it what was published."""
     rows = []
-    for line in results(done):
+    for line in results(runs):
         what, ours, published, _ = line.cells
         row, heading = what.rsplit(" ", 1)
         rows.append({"row": row, "column": heading, "ours": ours, "published": f"({published})"})
@@ -89,26 +89,26 @@ def _weights(setting: Setting) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def rates(done: Finished) -> list[BesidePublished]:
+def rates(runs: StudyRuns) -> list[PublishedComparison]:
     """Table I: sizes and learning rates, as resolved experiments have them; nothing here is ever reduced."""
     lines = []
     for setting, part in _settings():
-        made = experiment(part, "facade", None, 1, Scale())
-        training = made.training
-        sizes = (made.n, training.rounds, training.steps, training.batch, _weights(setting))
+        described = experiment(part, "facade", None, 1, Scale())
+        training = described.training
+        sizes = (described.n, training.rounds, training.steps, training.batch, _weights(setting))
         for word, ours, theirs in zip(_SIZES, sizes, SIZES[setting.source], strict=True):
-            lines.append(BesidePublished(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
+            lines.append(PublishedComparison(f"{setting.source} {word}", Estimate([float(ours)]), float(theirs), 1, 0))
         for name in RIVALS:
             rate = experiment(part, name, None, 1, Scale()).training.lr
             published = RATES[setting.source][name]
-            lines.append(BesidePublished(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
+            lines.append(PublishedComparison(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
     return lines
 
 
-def rates_table(done: Finished) -> list[Panel]:
+def rates_table(runs: StudyRuns) -> list[Panel]:
     """Table I as a picture."""
     rows = []
-    for line in rates(done):
+    for line in rates(runs):
         what, ours, published, _ = line.cells
         source, column = what.split(" ")
         rows.append({"row": source, "column": column, "ours": ours, "published": f"({published})"})

@@ -85,12 +85,12 @@ class Descent:
     @property
     def rates(self) -> Floats:
         """[G] the measured contraction per round, from the rounds before the floor is near."""
-        found = []
+        rates = []
         for distances in self.distances.T:
             still = np.nonzero(distances > max(2 * distances.min(), 1e-12))[0]
             last = int(still[-1]) if len(still) else 0
-            found.append((distances[last] / distances[0]) ** (1 / last) if last else np.nan)
-        return np.array(found)
+            rates.append((distances[last] / distances[0]) ** (1 / last) if last else np.nan)
+        return np.array(rates)
 
 
 def problem(setup: Setup) -> Problem:

@@ -32,5 +32,5 @@ def tracker(name: str, run_dir: Path) -> Tracker:
     """The named tracker for the run of a directory."""
     entry = look_up("tracker", name, TRACKERS)
     need(name, f"tracker '{name}'", entry.needs)
-    made: Tracker = getattr(importlib.import_module(entry.module), entry.name)(run_dir)
-    return made
+    watcher: Tracker = getattr(importlib.import_module(entry.module), entry.name)(run_dir)
+    return watcher

@@ -24,8 +24,8 @@ class MLflow(Tracker):
         if earlier:
             self._run = earlier[0].info.run_id
             return
-        made = self._client.create_run(home, tags={_TAG: mark}, run_name=self.run_dir.name)
-        self._run = made.info.run_id
+        run = self._client.create_run(home, tags={_TAG: mark}, run_name=self.run_dir.name)
+        self._run = run.info.run_id
         for key, value in determining(experiment.model_dump()).items():
             self._client.log_param(self._run, key, value)
 
