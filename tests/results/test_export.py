@@ -318,7 +318,7 @@ def site(tmp_path):
 def test_a_new_site_is_told_which_head_fits_with_the_losses(command, runs, site, turned):
     past = history.load(runs / "mlp")
     right = int(past.final.choice[-1 if turned else 0])
-    ended = command("choose", runs / "mlp", *site(turned))
+    ended = command("recommend", runs / "mlp", *site(turned))
     assert ended.code == 0, ended.err
     first, second, verdict = ended.out.splitlines()
     assert re.match(rf" +head {right}  loss [\d.]+  accuracy [\d.]+%", first)
@@ -328,10 +328,12 @@ def test_a_new_site_is_told_which_head_fits_with_the_losses(command, runs, site,
 
 
 def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call(command, runs, site):
-    ended = command("choose", runs / "mlp", *site(np.arange(1797) % 2 == 0))
+    ended = command("recommend", runs / "mlp", *site(np.arange(1797) % 2 == 0))
     assert ended.code == 0, ended.err
-    said = r"Head \d fits best, but too little to tell from chance: by ([\d.]+) ± ([\d.]+) over head \d\. Take it home"
-    by, reach = re.match(said, ended.out.splitlines()[-1]).groups()
+    pattern = (
+        r"Head \d fits best, but too little to tell from chance: by ([\d.]+) ± ([\d.]+) over head \d\. Take it home"
+    )
+    by, reach = re.match(pattern, ended.out.splitlines()[-1]).groups()
     assert float(by) <= float(reach)
 
 
@@ -339,7 +341,7 @@ def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call
 def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
     fits = [OfferedModel(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
     monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, []))
-    verdict = command("choose", "run", "--data", "npz").out.splitlines()[-1]
+    verdict = command("recommend", "run", "--data", "npz").out.splitlines()[-1]
     assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
     assert not lead(*fits).clear
 
@@ -347,11 +349,11 @@ def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, fe
 def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
     fits = [OfferedModel(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
     monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [2]))
-    ended = command("choose", "run", "--data", "npz", "--json")
+    ended = command("recommend", "run", "--data", "npz", "--json")
     assert "Head 0 fits best" in ended.err
-    found = json.loads(ended.out)
-    assert found["fits"][1] == {"name": "head 1", "head": 1, "nodes": [1], "loss": 2.0, "accuracy": 0.5}
-    assert found["unused"] == [2]
+    facts = json.loads(ended.out)
+    assert facts["fits"][1] == {"name": "head 1", "head": 1, "nodes": [1], "loss": 2.0, "accuracy": 0.5}
+    assert facts["unused"] == [2]
 
 
 def test_the_lead_of_a_model_has_a_student_interval():
@@ -366,18 +368,21 @@ def test_the_lead_of_a_model_has_a_student_interval():
 def test_heads_that_nobody_deploys_are_not_offered(command, runs, site, tmp_path):
     run(tiny("algorithm.heads=5"), tmp_path / "run")
     unused = sorted(set(range(5)) - set(history.load(tmp_path / "run").final.choice.tolist()))
-    said = command("choose", tmp_path / "run", *site(False)).out
+    printed = command("recommend", tmp_path / "run", *site(False)).out
     assert unused
     for head in unused:
-        assert f"head {head}  deployed by nobody" in said
+        assert f"head {head}  deployed by nobody" in printed
 
 
 def test_a_site_with_other_inputs_or_classes_is_refused(command, runs, tmp_path):
     x, y = np.zeros((20, 9, 9), np.uint8), np.arange(20) % 2
-    for changed, said in {"shape": "take inputs of shape [1, 8, 8]", "classes": "the run knows no class 'cat'"}.items():
+    for changed, sentence in {
+        "shape": "take inputs of shape [1, 8, 8]",
+        "classes": "the run knows no class 'cat'",
+    }.items():
         images = x if changed == "shape" else x[:, :8, :8]
         names = {"classes": np.array(["cat", "dog"])} if changed == "classes" else {}
         np.savez(tmp_path / "s.npz", x_train=images, y_train=y, x_test=images, y_test=y, **names)
-        ended = command("choose", runs / "mlp", "--data", "npz", "--root", tmp_path, "--path", "s.npz")
+        ended = command("recommend", runs / "mlp", "--data", "npz", "--root", tmp_path, "--path", "s.npz")
         assert ended.code == 2
-        assert said in ended.err
+        assert sentence in ended.err

@@ -20,13 +20,13 @@ def site(path, order):
 
 def test_a_sites_classes_are_matched_by_name_and_all_its_samples_count(tmp_path):
     run(tiny("training.rounds=20", "training.steps=5", "training.lr=0.1"), tmp_path / "run")
-    found = []
+    fits_by_order = []
     for order in (np.arange(10), np.arange(10)[::-1]):
         site(tmp_path / "site.npz", order)
         data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
-        found.append(recommend(tmp_path / "run", data).fits)
-    assert [len(fits[0].losses) for fits in found] == [300, 300]
-    for one, other in zip(*found, strict=True):
+        fits_by_order.append(recommend(tmp_path / "run", data).fits)
+    assert [len(fits[0].losses) for fits in fits_by_order] == [300, 300]
+    for one, other in zip(*fits_by_order, strict=True):
         assert (one.head, one.accuracy) == (other.head, other.accuracy)
         assert one.loss == pytest.approx(other.loss)
 
@@ -57,5 +57,5 @@ def test_a_sites_images_are_scaled_as_the_runs_were(tmp_path):
     folder = {"source": "folder", "root": str(tmp_path)}
     described = tiny().model_dump() | {"data": folder | {"path": "theirs", "size": 8, "clusters": "3:1"}}
     run(Experiment.of(described, ["data.skew=none"]), tmp_path / "run")
-    found = recommend(tmp_path / "run", DataSection(**folder, path="site", clusters="1"))
-    assert len(found.fits[0].losses) == 12
+    recommendation = recommend(tmp_path / "run", DataSection(**folder, path="site", clusters="1"))
+    assert len(recommendation.fits[0].losses) == 12
