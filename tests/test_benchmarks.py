@@ -15,11 +15,11 @@ SMALL = (1, 8, 8)
 
 def test_the_overhead_of_heads_is_counted_for_every_k(monkeypatch):
     monkeypatch.setattr(overhead, "CASES", {"mlp": (SMALL, 10)})
-    found = overhead.run(quick=True)["overhead"]["mlp"]
-    assert list(found) == ["k=1", "k=2", "k=3", "k=5"]
-    assert found["k=1"]["state_bytes"] == pytest.approx(1, abs=0.01)
-    assert found["k=5"]["state_bytes"] > found["k=2"]["state_bytes"] > 1
-    assert {k["message_bytes"] for k in found.values()} == {8}, "a choice, whatever the number of heads"
+    costs = overhead.run(quick=True)["overhead"]["mlp"]
+    assert list(costs) == ["k=1", "k=2", "k=3", "k=5"]
+    assert costs["k=1"]["state_bytes"] == pytest.approx(1, abs=0.01)
+    assert costs["k=5"]["state_bytes"] > costs["k=2"]["state_bytes"] > 1
+    assert {k["message_bytes"] for k in costs.values()} == {8}, "a choice, whatever the number of heads"
 
 
 def test_rounds_advance_a_real_run():
@@ -49,10 +49,10 @@ def test_the_bare_loop_trains():
 
 def test_the_full_run_is_extrapolated_from_rounds_and_evaluations():
     rounds = {"facade": {"round_seconds": 2.0, "bare_seconds": 1.8}}
-    found = efficiency.full_run(rounds, {"evaluation_seconds": 60.0, "bare_seconds": 54.0}, rate=715)
-    assert found["minutes"] == (1200 * 2 + 15 * 60) / 60
-    assert found["bare_over_ours"] == pytest.approx(0.9)
-    assert found["minutes_at_1430_bare_samples_per_second"] == found["minutes"] / 2
+    times = efficiency.full_run(rounds, {"evaluation_seconds": 60.0, "bare_seconds": 54.0}, rate=715)
+    assert times["minutes"] == (1200 * 2 + 15 * 60) / 60
+    assert times["bare_over_ours"] == pytest.approx(0.9)
+    assert times["minutes_at_1430_bare_samples_per_second"] == times["minutes"] / 2
 
 
 def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypatch, capsys):
@@ -81,7 +81,7 @@ def test_the_bare_loop_leaves_no_node_out(threads, nodes):
 
 def test_many_small_nodes_are_counted(capsys):
     scaling.print_scale(32)
-    found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"el", "facade"}
-    assert found["facade"]["message_bytes"] == found["el"]["message_bytes"] + 8
-    assert all(0 < sum(each["phases"].values()) <= 1 for each in found.values())
+    numbers = json.loads(capsys.readouterr().out)
+    assert set(numbers) == {"el", "facade"}
+    assert numbers["facade"]["message_bytes"] == numbers["el"]["message_bytes"] + 8
+    assert all(0 < sum(each["phases"].values()) <= 1 for each in numbers.values())

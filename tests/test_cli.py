@@ -114,10 +114,10 @@ def test_bad_input_costs_one_sentence_and_writes_nothing(command, setting, digit
 
 def test_an_unreadable_file_is_one_sentence(command, tmp_path):
     (tmp_path / "broken.toml").write_text("[data\n")
-    for name, said in {"broken.toml": "is not valid TOML", "missing.toml": "cannot be read"}.items():
+    for name, sentence in {"broken.toml": "is not valid TOML", "missing.toml": "cannot be read"}.items():
         ended = command("run", tmp_path / name)
         assert ended.code == 2
-        assert said in ended.err
+        assert sentence in ended.err
 
 
 def test_debug_shows_where_an_error_was_raised(command, digits):
@@ -225,9 +225,9 @@ def test_an_error_of_ones_own_code_is_a_sentence_that_says_where(tmp_path):
     command = [sys.executable, "-m", "facade", "run", "mine.toml", "--set", "algorithm.name=mine:Mine"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    (said,) = (line for line in ended.stderr.splitlines() if line.startswith("error:"))
-    assert said.startswith("error: KeyError: 'modle' (")
-    assert "mine.py, line 6, in mix); `facade --debug ...` shows the way there" in said
+    (sentence,) = (line for line in ended.stderr.splitlines() if line.startswith("error:"))
+    assert sentence.startswith("error: KeyError: 'modle' (")
+    assert "mine.py, line 6, in mix); `facade --debug ...` shows the way there" in sentence
     assert "Traceback" not in ended.stderr
 
 

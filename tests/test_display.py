@@ -15,18 +15,18 @@ CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
 
 def bar_of(width, shares):
     """The last line of a run's bar, on a terminal."""
-    said = io.StringIO()
-    console = Console(file=said, width=width, force_terminal=True, color_system=None)
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=width, force_terminal=True, color_system=None)
     run = SimpleNamespace(algorithm={"name": "facade"}, training=SimpleNamespace(rounds=1200))
     with RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
         progress.start(run, 0)
         progress.evaluated(80, {"clusters": shares}, final=False)
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.getvalue()).splitlines()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
     return next(line for line in reversed(lines) if line.strip())
 
 
 @pytest.mark.parametrize(
-    ("width", "shares", "said"),
+    ("width", "shares", "accuracies"),
     [
         (80, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
         (120, [0.848, 0.517, 0.387], "84.8 51.7 38.7 %"),
@@ -34,20 +34,20 @@ def bar_of(width, shares):
         (100, [0.848, 0.517], "majority  84.8%  minority  51.7%"),
     ],
 )
-def test_a_bar_keeps_its_time_beside_the_accuracies_of_all_clusters(width, shares, said):
+def test_a_bar_keeps_its_time_beside_the_accuracies_of_all_clusters(width, shares, accuracies):
     line = bar_of(width, shares)
-    assert re.search(rf"  facade .+ 0/1200 +{said} [-0]:[-0]{{2}}:[-0]{{2}}$", line.rstrip()), line
+    assert re.search(rf"  facade .+ 0/1200 +{accuracies} [-0]:[-0]{{2}}:[-0]{{2}}$", line.rstrip()), line
     assert len(line) <= width
 
 
 def test_every_number_stands_below_its_heading():
-    told = {
+    summary = {
         "clusters": [0.91, 0.42], "all": 0.88, "worst_node": 0.41, "fair_accuracy": 0.73, "dp": 0.011, "eo": 0.222,
         "bytes_per_node": 15.4e6, "settled": False, "separated": True, "seconds": 1.5,
     }  # fmt: skip
-    said = io.StringIO()
-    display.print_summaries(Console(file=said, width=120), {"el": told}, [30, 2])
-    _, above, below, numbers, _ = said.getvalue().splitlines()
+    terminal = io.StringIO()
+    display.print_summaries(Console(file=terminal, width=120), {"el": summary}, [30, 2])
+    _, above, below, numbers, _ = terminal.getvalue().splitlines()
     assert above.split() == ["majority", "minority", "worst", "fair", "MB", "per"]
     assert below.split() == [
         "algorithm",
@@ -68,7 +68,7 @@ def test_every_number_stands_below_its_heading():
 
 
 @pytest.mark.parametrize(
-    ("settled", "choice", "said"),
+    ("settled", "choice", "sentence"),
     [
         (None, None, None),
         (True, [1, 1, 1, 0, 0], "Settled: every cluster found a head of its own."),
@@ -85,13 +85,13 @@ def test_every_number_stands_below_its_heading():
         ),
     ],
 )
-def test_what_the_choice_of_heads_came_to_is_said_in_a_sentence(settled, choice, said):
-    assert display.settlement({"settled": settled, "choice": choice}, CLUSTER, SIZES) == said
+def test_what_the_choice_of_heads_came_to_is_said_in_a_sentence(settled, choice, sentence):
+    assert display.settlement({"settled": settled, "choice": choice}, CLUSTER, SIZES) == sentence
 
 
 def test_every_head_that_is_shared_is_named_with_its_users():
-    said = display.settlement({"settled": False, "choice": [0, 1, 1, 1, 0]}, [0, 0, 1, 1, 2], [2, 2, 1])
-    assert "head 0 is shared by cluster 0 and cluster 2; head 1 is shared by cluster 0 and cluster 1." in said
+    sentence = display.settlement({"settled": False, "choice": [0, 1, 1, 1, 0]}, [0, 0, 1, 1, 2], [2, 2, 1])
+    assert "head 0 is shared by cluster 0 and cluster 2; head 1 is shared by cluster 0 and cluster 1." in sentence
 
 
 def chosen(rounds):
@@ -124,8 +124,8 @@ def test_a_strip_is_cut_where_the_terminal_ends():
 
 
 def test_rounds_are_shown_where_heads_are_found_and_some_between():
-    found = {round: [0, round > 16, 2 * (round > 23)] for round in range(1, 81)}
-    assert display.few_rounds(found) == [1, 16, 17, 23, 24, 38, 52, 66, 80]
+    choices = {round: [0, round > 16, 2 * (round > 23)] for round in range(1, 81)}
+    assert display.few_rounds(choices) == [1, 16, 17, 23, 24, 38, 52, 66, 80]
 
 
 def test_where_choices_never_change_rounds_are_shown_evenly():

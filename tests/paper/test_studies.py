@@ -53,9 +53,9 @@ def test_every_reduction_is_a_valid_experiment_on_digits():
     for study in STUDIES.values():
         for part in study.parts:
             for algorithm in part.algorithms:
-                made = experiment(part, algorithm, None, 1, Scale(quick=True))
-                assert made.data.source == "digits"
-                assert tomllib.loads(made.toml())["training"]["rounds"] == settings.QUICK_ROUNDS
+                described = experiment(part, algorithm, None, 1, Scale(quick=True))
+                assert described.data.source == "digits"
+                assert tomllib.loads(described.toml())["training"]["rounds"] == settings.QUICK_ROUNDS
 
 
 def test_a_full_run_needs_no_note_and_a_reduction_says_what_it_is():
@@ -97,14 +97,14 @@ def test_table_two_stands_beside_the_published_numbers(command, tmp_path, monkey
 def test_table_one_needs_no_runs(command, tmp_path):
     ended = command("paper", "T1", "--out", tmp_path)
     assert ended.code == 0, ended.err
-    found = {line["what"]: line["difference"] for line in lines_of(tmp_path / "T1.csv")}
-    weights = {what: difference for what, difference in found.items() if what.endswith("weights")}
+    differences = {line["what"]: line["difference"] for line in lines_of(tmp_path / "T1.csv")}
+    weights = {what: difference for what, difference in differences.items() if what.endswith("weights")}
     assert list(weights.values()) == ["-30166", "-129446", "+2649"]
-    assert {difference for what, difference in found.items() if what not in weights} <= {"+0", "+0.0000"}
+    assert {difference for what, difference in differences.items() if what not in weights} <= {"+0", "+0.0000"}
 
 
 @pytest.mark.parametrize(
-    ("scale", "said"),
+    ("scale", "note"),
     [
         (settings.Scale(), ""),
         (settings.Scale(seeds=(1,)), ""),
@@ -112,8 +112,8 @@ def test_table_one_needs_no_runs(command, tmp_path):
         (settings.Scale(quick=True, seeds=(1, 2)), "QUICK: 120 of 400 rounds, seed 1 alone"),
     ],
 )
-def test_a_figure_of_the_theory_says_of_which_seed_it_is(scale, said):
-    assert reduced(scale) == said
+def test_a_figure_of_the_theory_says_of_which_seed_it_is(scale, note):
+    assert reduced(scale) == note
 
 
 @pytest.fixture(scope="module")

@@ -62,50 +62,50 @@ def test_text_from_a_run_cannot_become_markup(tmp_path):
 def test_the_verdict_names_a_clear_winner(tmp_path):
     good = two_rounds(tmp_path / "a", [9, 9, 9, 9], "algorithm.name=facade", choices=[0, 0, 0, 1])
     bad = two_rounds(tmp_path / "b", [9, 9, 9, 1], "algorithm.name=el")
-    (said,) = words.verdicts(of(good, bad))
-    assert said.startswith(
+    (verdict,) = words.verdicts(of(good, bad))
+    assert verdict.startswith(
         "facade serves the worst-served cluster better than el by 80.0 points: 90.0\u00a0% against 10.0"
     )
-    assert "test-set noise only" in said
+    assert "test-set noise only" in verdict
 
 
 def test_the_verdict_admits_that_two_are_alike(tmp_path):
     one = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 0, 0, 1])
     other = two_rounds(tmp_path / "b", [9, 9, 9, 8], "algorithm.name=el")
-    (said,) = words.verdicts(of(one, other))
-    assert "too much alike to tell apart" in said
+    (verdict,) = words.verdicts(of(one, other))
+    assert "too much alike to tell apart" in verdict
 
 
 def test_the_verdict_compares_over_the_seeds_that_both_have(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / f"{name}{seed}", [9, 9, 9, right], f"algorithm.name={name}", f"seed={seed}")
         for name, answers in {"dac": {1: 8, 2: 7}, "el": {1: 6, 2: 6, 3: 9}}.items()
         for seed, right in answers.items()
     ]
-    (said,) = words.verdicts(of(*made))
-    assert "75.0\u00a0% against 60.0\u00a0% with the 2 seeds that both have, difference 15.0" in said
+    (verdict,) = words.verdicts(of(*paths))
+    assert "75.0\u00a0% against 60.0\u00a0% with the 2 seeds that both have, difference 15.0" in verdict
 
 
 def test_a_single_run_and_several_have_no_interval_in_common(tmp_path):
-    made = [two_rounds(tmp_path / "dac", [9, 9, 9, 9], "algorithm.name=dac")]
-    made += [two_rounds(tmp_path / f"el{s}", [9, 9, 9, s], "algorithm.name=el", f"seed={s}") for s in (2, 3)]
-    (said,) = words.verdicts(of(*made))
-    assert "dac gives the worst-served cluster 90.0\u00a0%, el 25.0\u00a0%; how sure the difference is" in said
+    paths = [two_rounds(tmp_path / "dac", [9, 9, 9, 9], "algorithm.name=dac")]
+    paths += [two_rounds(tmp_path / f"el{s}", [9, 9, 9, s], "algorithm.name=el", f"seed={s}") for s in (2, 3)]
+    (verdict,) = words.verdicts(of(*paths))
+    assert "dac gives the worst-served cluster 90.0\u00a0%, el 25.0\u00a0%; how sure the difference is" in verdict
 
 
 def test_an_interval_that_ends_at_100_percent_makes_nothing_surer(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / f"{name}{seed}", [10, 10, 10, right], f"algorithm.name={name}", f"seed={seed}")
         for name, answers in {"dac": {1: 9, 2: 10}, "el": {3: 5, 4: 6}}.items()
         for seed, right in answers.items()
     ]
-    (said,) = words.verdicts(of(*made))  # no seed in common: 95 and 55 percent, 64 points either way for both
-    assert "too much alike to tell apart" in said
-    assert "interval -49.8 to 129.8" in said
+    (verdict,) = words.verdicts(of(*paths))  # no seed in common: 95 and 55 percent, 64 points either way for both
+    assert "too much alike to tell apart" in verdict
+    assert "interval -49.8 to 129.8" in verdict
 
 
 def test_experiments_are_called_by_what_sets_those_of_one_algorithm_apart(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / str(number), [9, 9, 9, 8], *settings)
         for number, settings in enumerate(
             [
@@ -115,7 +115,7 @@ def test_experiments_are_called_by_what_sets_those_of_one_algorithm_apart(tmp_pa
             ]
         )
     ]
-    assert [subject.label for subject in of(*made).subjects] == ["facade warmup=5", "facade warmup=0", "el"]
+    assert [subject.label for subject in of(*paths).subjects] == ["facade warmup=5", "facade warmup=0", "el"]
 
 
 def test_an_experiment_looks_alike_in_panels_that_show_it_with_others_and_alone():
@@ -142,31 +142,31 @@ def test_long_names_stand_below_each_other(longest, columns):
 
 
 def test_training_alone_counts_with_its_best_learning_rate(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / f"{lr}", [right] * 4, "algorithm.name=local", f"training.lr={lr}")
         for lr, right in {0.001: 2, 0.05: 8}.items()
     ]
-    assert facts.accuracy_alone(of(*made)) == pytest.approx(80)
+    assert facts.accuracy_alone(of(*paths)) == pytest.approx(80)
 
 
 def test_the_verdict_says_what_else_two_experiments_differ_in(tmp_path):
     ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", "training.steps=5", choices=[0, 0, 0, 1])
     theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.images=10")
-    (said,) = words.verdicts(of(ours, theirs))
-    assert said.endswith("Mind that they differ in training.steps (5 against 1), evaluation.images (0 against 10).")
+    (verdict,) = words.verdicts(of(ours, theirs))
+    assert verdict.endswith("Mind that they differ in training.steps (5 against 1), evaluation.images (0 against 10).")
 
 
 def test_the_verdict_says_when_heads_were_chosen_on_test_data(tmp_path):
     ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
     theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.head=oracle")
-    (said,) = words.verdicts(of(ours, theirs))
-    assert said.endswith("facade: tested with heads chosen on test data.")
+    (verdict,) = words.verdicts(of(ours, theirs))
+    assert verdict.endswith("facade: tested with heads chosen on test data.")
 
 
 def test_the_verdict_on_one_experiment_says_when_heads_were_chosen_on_test_data(tmp_path):
     path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
-    (said,) = words.verdicts(of(path))
-    assert said.endswith("facade: tested with heads chosen on test data.")
+    (verdict,) = words.verdicts(of(path))
+    assert verdict.endswith("facade: tested with heads chosen on test data.")
 
 
 def test_two_algorithms_with_one_class_name_are_called_by_their_whole_names(tmp_path, monkeypatch):
@@ -174,21 +174,21 @@ def test_two_algorithms_with_one_class_name_are_called_by_their_whole_names(tmp_
         (tmp_path / f"{module}.py").write_text("from facade.algorithms.el import EL\nclass Mine(EL):\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     names = ["ward_a:Mine", "ward_b:Mine", "el"]
-    made = [two_rounds(tmp_path / str(i), [9] * 4, f"algorithm.name={name}") for i, name in enumerate(names)]
-    assert [subject.label for subject in of(*made).subjects] == names
-    assert [subject.label for subject in of(made[0], made[2]).subjects] == ["Mine", "el"]
+    paths = [two_rounds(tmp_path / str(i), [9] * 4, f"algorithm.name={name}") for i, name in enumerate(names)]
+    assert [subject.label for subject in of(*paths).subjects] == names
+    assert [subject.label for subject in of(paths[0], paths[2]).subjects] == ["Mine", "el"]
 
 
 def test_a_label_names_the_graph_and_does_not_list_it(tmp_path):
     path = " ".join(f"{a}-{b}" for a in range(4) for b in range(4) if a != b)
     given = ("algorithm.name=el", "topology.name=edges", f"topology.edges='{path} {path}'")
-    made = [two_rounds(tmp_path / "a", [9] * 4, "algorithm.name=el"), two_rounds(tmp_path / "b", [9] * 4, *given)]
-    ring, edges = (subject.label for subject in of(*made).subjects)
+    paths = [two_rounds(tmp_path / "a", [9] * 4, "algorithm.name=el"), two_rounds(tmp_path / "b", [9] * 4, *given)]
+    ring, edges = (subject.label for subject in of(*paths).subjects)
     assert ring.startswith("el topology=regular")
     assert edges.startswith("el topology=edges")
     assert "edges=0-1 0-2" in edges
     assert len(edges) < 100
-    verdicts = " ".join(words.verdicts(of(*made)))
+    verdicts = " ".join(words.verdicts(of(*paths)))
     assert "differ in topology.name" in verdicts
     assert path not in verdicts
 
@@ -203,24 +203,24 @@ def test_of_many_rounds_the_last_one_is_drawn(tmp_path):
 
 
 def test_the_verdict_says_that_the_best_of_several_was_taken(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / f"{warmup}", [9, 9, 9, right], f"algorithm.warmup={warmup}", choices=[0, 0, 0, 1])
         for warmup, right in {0: 7, 1: 8}.items()
     ]
-    made.append(two_rounds(tmp_path / "el", [9, 9, 9, 3], "algorithm.name=el"))
-    among, against = words.verdicts(of(*made))
+    paths.append(two_rounds(tmp_path / "el", [9, 9, 9, 3], "algorithm.name=el"))
+    among, against = words.verdicts(of(*paths))
     assert among.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
     assert against.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
 
 
 def test_the_verdict_says_that_the_best_of_several_was_taken_whoever_leads(tmp_path):
-    made = [
+    paths = [
         two_rounds(tmp_path / f"{degree}", [9, 9, 9, right], "algorithm.name=el", f"topology.degree={degree}")
         for degree, right in {2: 7, 3: 8}.items()
     ]
-    (said,) = words.verdicts(of(*made))
-    assert "Mind that they differ in topology.degree (3 against 2)." in said
-    assert said.endswith("is the best of 2 experiments on these very test data.")
+    (verdict,) = words.verdicts(of(*paths))
+    assert "Mind that they differ in topology.degree (3 against 2)." in verdict
+    assert verdict.endswith("is the best of 2 experiments on these very test data.")
 
 
 def test_the_page_says_what_must_be_known_of_the_data(tmp_path):
@@ -247,8 +247,8 @@ def test_a_figure_in_a_file_says_how_to_read_it(runs):
 
 def test_the_verdict_says_when_heads_did_not_settle(tmp_path):
     path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 1, 0, 1])
-    (said,) = words.verdicts(of(path))
-    assert "did not settle with seed 1" in said
+    (verdict,) = words.verdicts(of(path))
+    assert "did not settle with seed 1" in verdict
 
 
 def test_gains_are_measured_node_by_node_against_local(tmp_path):
@@ -310,16 +310,18 @@ def test_images_of_a_source_that_is_not_public_are_shown_only_when_asked(tmp_pat
 def test_a_thousand_nodes_and_two_hundred_rounds_stay_small(tmp_path):
     for algorithm in ("facade", "local"):
         write_large_run(tmp_path / algorithm, algorithm, 1000, 200, 60)
-    made = report(load_all([tmp_path]))
-    assert len(made) < 3e6
-    assert "Every node" not in made
-    assert "Nodes counted in bins" in made
+    html = report(load_all([tmp_path]))
+    assert len(html) < 3e6
+    assert "Every node" not in html
+    assert "Nodes counted in bins" in html
 
 
 @pytest.mark.parametrize(("format", "beginning"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_figures_are_written_as_files(tmp_path, command, digits_runs, format, beginning):
-    made = command("report", digits_runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--format", format)
-    assert made.code == 0, made.err
+    ended = command(
+        "report", digits_runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--format", format
+    )
+    assert ended.code == 0, ended.err
     assert {path.stem for path in (tmp_path / "f").iterdir()} >= {
         "accuracy",
         "fair",
@@ -332,22 +334,22 @@ def test_figures_are_written_as_files(tmp_path, command, digits_runs, format, be
 
 
 def test_an_unknown_format_is_refused_in_one_sentence(tmp_path, command, digits_runs):
-    made = command("report", digits_runs, "--out", tmp_path / "r.html", "--format", "gif")
-    assert made.code == 2
-    assert "expected one of pdf, svg, png" in made.err
+    ended = command("report", digits_runs, "--out", tmp_path / "r.html", "--format", "gif")
+    assert ended.code == 2
+    assert "expected one of pdf, svg, png" in ended.err
 
 
 def test_without_the_extra_a_sentence_says_how_to_get_it(tmp_path, command, digits_runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    made = command("report", digits_runs, "--out", tmp_path / "r.html")
-    assert made.code == 2
-    assert "pip install 'facade-dl[report]'" in made.err
+    ended = command("report", digits_runs, "--out", tmp_path / "r.html")
+    assert ended.code == 2
+    assert "pip install 'facade-dl[report]'" in ended.err
 
 
 def test_a_sweep_ends_with_a_report(tmp_path, command, digits_runs):
-    made = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
-    assert made.code == 0, made.err
-    assert "Report:" in made.out
+    ended = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+    assert ended.code == 0, ended.err
+    assert "Report:" in ended.out
     assert (tmp_path / "sweep" / "report.html").stat().st_size > 500_000
 
 
@@ -372,9 +374,9 @@ def test_importing_the_library_loads_no_plotting():
 
 def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path, command, digits_runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    made = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
-    assert made.code == 0, made.err
-    assert "pip install 'facade-dl[report]', then: facade report" in made.err
+    ended = command("sweep", digits_runs / "el-1" / "experiment.toml", "--seeds", "1", "--out", tmp_path / "sweep")
+    assert ended.code == 0, ended.err
+    assert "pip install 'facade-dl[report]', then: facade report" in ended.err
     assert not (tmp_path / "sweep" / "report.html").exists()
 
 
@@ -386,7 +388,7 @@ def cached_bundle(tmp_path, monkeypatch):
     makings = []
 
     def javascript_bundle(*_, **__):
-        makings.append("made")
+        makings.append("bundle")
         return "draws </script>"
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -101,8 +101,8 @@ def test_a_shared_head_breaks_the_clauses_about_heads(check, tmp_path, good):
 
 
 def test_a_limit_inside_the_interval_is_said(check, good):
-    said = check("min_cluster_accuracy = 0.79", good).out
-    assert "but the limit lies inside the interval" in said
+    text = check("min_cluster_accuracy = 0.79", good).out
+    assert "but the limit lies inside the interval" in text
     assert "but the limit" not in check("min_cluster_accuracy = 0.2", good).out
 
 
@@ -117,8 +117,8 @@ def test_the_gain_over_local_needs_runs_to_compare_with(check, tmp_path, good):
     other = write_run(tmp_path / "other", PLAIN, {}, [7, 7, 7, 7], "algorithm.name=local", "data.skew=none")
     assert check(clause, good, against=other).code == 2, "other data are no comparison"
     brief = write_run(tmp_path / "brief", PLAIN, {}, [2] * 4, "algorithm.name=local", "training.steps=7")
-    said = check(clause, good, against=brief).out
-    assert "mind that 'local' was trained with training.steps = 7 instead of 1" in said
+    text = check(clause, good, against=brief).out
+    assert "mind that 'local' was trained with training.steps = 7 instead of 1" in text
 
 
 def test_what_cannot_be_judged_leaves_with_2_unless_something_is_broken(check, tmp_path):
@@ -220,9 +220,9 @@ def test_for_programs_the_verdicts_are_one_line_of_json(command, good, tmp_path)
 
 
 def test_a_limit_above_the_interval_is_not_inside_it(check, good):
-    said = check("min_cluster_accuracy = 0.999", good).out
-    assert "broken" in said
-    assert "but the limit" not in said
+    text = check("min_cluster_accuracy = 0.999", good).out
+    assert "broken" in text
+    assert "but the limit" not in text
 
 
 def test_a_mean_that_is_below_its_limit_by_rounding_alone_keeps_it(check, tmp_path):

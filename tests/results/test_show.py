@@ -39,8 +39,8 @@ def test_a_single_run_says_what_its_interval_is(command, runs):
 
 
 def test_the_json_has_every_seeds_values(command, runs):
-    found = json.loads(command("show", runs, "--json", "--target", "0.72").out)["experiments"]
-    el = next(line for line in found if line["label"] == {"algorithm": "el"})
+    lines = json.loads(command("show", runs, "--json", "--target", "0.72").out)["experiments"]
+    el = next(line for line in lines if line["label"] == {"algorithm": "el"})
     assert el["seeds"] == [1, 2]
     assert el["numbers"]["cluster_1"]["values"] == pytest.approx([0.5, 0.6])
     assert el["numbers"]["worst_gain"]["values"] == pytest.approx([-0.2, -0.2]), "against local, seed by seed"
@@ -74,8 +74,8 @@ def test_two_formats_at_once_are_refused(command, runs):
 
 def test_different_experiments_are_lines_of_their_own_named_by_what_differs(command, runs):
     write_run(runs / "other", QUIET, {}, [5, 5, 5, 5], "algorithm.name=el", "training.lr=0.5", "seed=1")
-    found = json.loads(command("show", runs, "--json").out)["experiments"]
-    labels = [line["label"] for line in found]
+    lines = json.loads(command("show", runs, "--json").out)["experiments"]
+    labels = [line["label"] for line in lines]
     assert {"algorithm": "el", "training.lr": "0.5"} in labels
     assert {"algorithm": "el", "training.lr": "0.05"} in labels
     assert len(labels) == 3
@@ -99,23 +99,23 @@ def test_fields_of_one_algorithm_are_no_difference_to_another(command, runs):
 def test_heads_are_shown_with_the_settling_round(command, runs):
     choices = [(1, [0, 0, 0, 0]), (1, [0, 0, 0, 1])]
     write_run(runs / "facade", choices, {}, [5] * 4, "algorithm.heads=3")
-    said = command("show", runs / "facade", "--heads").out
-    assert "settled from round 2 on; unused heads: 2" in said
+    text = command("show", runs / "facade", "--heads").out
+    assert "settled from round 2 on; unused heads: 2" in text
     (line,) = json.loads(command("show", runs / "facade", "--json").out)["experiments"]
     shares = [[[1, 0, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0]]]
     assert line["settlements"] == [{"shares": shares, "settling_round": 2, "unused": [2], "shared": []}]
     assert command("show", runs / "facade", "--json", "--heads").code == 2
-    assert "…" not in said
-    assert said.splitlines()[-1].split() == ["2", "100", "0", "0", "0", "100", "0"]
+    assert "…" not in text
+    assert text.splitlines()[-1].split() == ["2", "100", "0", "0", "0", "100", "0"]
 
 
-@pytest.mark.parametrize(("said", "choices"), [("yes", [0, 0, 0, 1]), ("apart", [0, 0, 2, 1]), ("no", [0, 0, 1, 1])])
-def test_heads_that_keep_clusters_apart_are_told_from_shared_ones(tmp_path, said, choices):
+@pytest.mark.parametrize(("word", "choices"), [("yes", [0, 0, 0, 1]), ("apart", [0, 0, 2, 1]), ("no", [0, 0, 1, 1])])
+def test_heads_that_keep_clusters_apart_are_told_from_shared_ones(tmp_path, word, choices):
     fields = ["algorithm.heads=3", "algorithm.warmup=0", "algorithm.seeding=none"]
     path = write_run(tmp_path / "run", [(1e6, choices)] * 2, {2: [9] * 4}, [9] * 4, *fields)
     table = tabulate([load(path)])
     (column,) = (column for column in table.columns if column.name == "settled")
-    assert cell(column, table.lines[0]) == (said, "")
+    assert cell(column, table.lines[0]) == (word, "")
 
 
 def test_a_run_older_than_a_setting_counts_with_its_default(tmp_path):
@@ -131,8 +131,8 @@ def test_a_finished_run_whose_rows_are_damaged_is_not_told_to_continue(tmp_path)
     (path / "result.json").write_text("{}")
     rows = (path / "rows.jsonl").read_text().splitlines(True)
     (path / "rows.jsonl").write_text("".join(rows[:-1]))
-    said = r"was finished, but its rows are damaged: .* compute the run again: facade run .*experiment.toml --out"
-    with pytest.warns(UserWarning, match="final rows of 3 of 4 nodes"), pytest.raises(RunDirectoryError, match=said):
+    pattern = r"was finished, but its rows are damaged: .* compute the run again: facade run .*experiment.toml --out"
+    with pytest.warns(UserWarning, match="final rows of 3 of 4 nodes"), pytest.raises(RunDirectoryError, match=pattern):
         load_all([path])
 
 
@@ -212,10 +212,10 @@ def test_a_row_that_is_no_row_is_named_by_its_line(command, runs):
 
 
 def test_a_missing_run_is_one_sentence(command, tmp_path):
-    for path, said in {tmp_path / "nowhere": "does not exist", tmp_path: "holds no run"}.items():
+    for path, sentence in {tmp_path / "nowhere": "does not exist", tmp_path: "holds no run"}.items():
         ended = command("show", path)
         assert ended.code == 2
-        assert said in ended.err
+        assert sentence in ended.err
         assert ended.err.count("\n") == 1
 
 

@@ -59,7 +59,7 @@ class Listening(Tracker):
 
     def __init__(self, run_dir):
         super().__init__(run_dir)
-        self.opened, self.told = 0, []
+        self.opened, self.logged = 0, []
 
     def open(self, experiment, done):
         self.opened += 1
@@ -67,7 +67,7 @@ class Listening(Tracker):
             raise ConnectionError("gone")
 
     def log(self, values, step):
-        self.told.append((step, any(name.startswith("final/") for name in values)))
+        self.logged.append((step, any(name.startswith("final/") for name in values)))
 
     def close(self, summary):
         pass
@@ -76,7 +76,7 @@ class Listening(Tracker):
 def test_without_a_final_exchange_the_last_evaluation_is_told_too(tmp_path):
     listening = Listening(tmp_path)
     run(tiny("algorithm.name=local"), progress=listening)
-    assert listening.told == [(2, False), (4, False), (6, False), (6, True)]
+    assert listening.logged == [(2, False), (4, False), (6, False), (6, True)]
 
 
 def test_a_run_that_goes_back_to_its_checkpoint_does_not_open_its_tracker_again(tmp_path):
@@ -106,29 +106,29 @@ class Wandb(ModuleType):
 
 
 def test_weights_and_biases_is_told_the_curves_of_a_resumed_run_as_one_run(tmp_path, monkeypatch):
-    told = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", told)
+    wandb = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     result = tracked("wandb", tmp_path / "run")
-    first, again = told.begun
+    first, again = wandb.begun
     assert first == again, "the same id, so that the curves go on"
     assert (first["project"], first["name"], first["resume"]) == ("tiny", "run", "allow")
     assert first["dir"] == str(tmp_path / "run")
     assert first["config"] == tiny().model_dump()
-    assert [step for step, _ in told.logged] == [2, 4, 6, 6]
-    last, final = (values for _, values in told.logged[-2:])
+    assert [step for step, _ in wandb.logged] == [2, 4, 6, 6]
+    last, final = (values for _, values in wandb.logged[-2:])
     tested = [row for row in result.rows if (row["kind"], row["round"]) == ("evaluation", 6)]
     assert last["accuracy/cluster-1"] == judge(tested, np.array([0, 0, 0, 1]))["clusters"][1]
     assert final["final/fair_accuracy"] == result.summary["fair_accuracy"]
-    assert told.summary == {"model_sha256": result.summary["model_sha256"]}
-    assert told.finished == 1
+    assert wandb.summary == {"model_sha256": result.summary["model_sha256"]}
+    assert wandb.finished == 1
 
 
 def test_runs_in_two_places_are_two_runs_for_weights_and_biases(tmp_path, monkeypatch):
-    told = Wandb()
-    monkeypatch.setitem(sys.modules, "wandb", told)
+    wandb = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
     for place in ("one", "two"):
         tracker("wandb", tmp_path / place).start(tiny(), 0)
-    assert len({given["id"] for given in told.begun}) == 2
+    assert len({given["id"] for given in wandb.begun}) == 2
 
 
 class Broken(Tracker):

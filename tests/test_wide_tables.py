@@ -12,20 +12,20 @@ COLUMNS = [TextColumn(f"number\n{i}", [f"{i}{i}.{i}\n[{i}, {i}]", f"-{i}"]) for 
 
 
 def printed(width, labels=LABELS):
-    said = io.StringIO()
-    print_wide(Console(file=said, width=width), labels, COLUMNS, gap=2)
-    return said.getvalue()
+    terminal = io.StringIO()
+    print_wide(Console(file=terminal, width=width), labels, COLUMNS, gap=2)
+    return terminal.getvalue()
 
 
 @pytest.mark.parametrize("width", [120, 60, 40, 20])
 def test_every_cell_is_there_at_any_width(width):
-    said = printed(width)
-    assert "…" not in said
-    assert max(map(len, said.splitlines())) <= max(width, len("(1) algorithm facade, lr 0.01"))
+    text = printed(width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= max(width, len("(1) algorithm facade, lr 0.01"))
     for i in range(6):
-        assert f"{i}{i}.{i}" in said
-        assert f"[{i}, {i}]" in said
-        assert f"-{i}" in said
+        assert f"{i}{i}.{i}" in text
+        assert f"[{i}, {i}]" in text
+        assert f"-{i}" in text
 
 
 def test_parts_begin_with_the_labels():
@@ -34,6 +34,6 @@ def test_parts_begin_with_the_labels():
 
 
 def test_labels_that_leave_no_room_are_numbered():
-    said = printed(60, [TextColumn("algorithm", ["a" * 50, "b" * 50])])
-    assert f"(1) algorithm {'a' * 50}\n(2) algorithm {'b' * 50}\n" in said
-    assert "(1)    00.0" in said
+    text = printed(60, [TextColumn("algorithm", ["a" * 50, "b" * 50])])
+    assert f"(1) algorithm {'a' * 50}\n(2) algorithm {'b' * 50}\n" in text
+    assert "(1)    00.0" in text
