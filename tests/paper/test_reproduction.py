@@ -9,8 +9,8 @@ import pytest
 
 from facade import Experiment
 from facade.paper import reproduction, settings
-from facade.paper.page import write
 from facade.paper.reproduction import Claim, KeptRuns, Run, claims, plan
+from facade.paper.reproduction_page import write
 from facade.paper.settings import CIFAR, Part, Scale
 from handmade import write_run_of
 from surroundings import ROOT

@@ -4,9 +4,9 @@ import pytest
 
 from facade import Experiment
 from facade.paper import settings, theory
-from facade.paper.descent import reduced
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
+from facade.paper.theory_figure import reduced
 from facade.sweep import estimate
 from surroundings import EXPERIMENTS, csv_lines
 

@@ -50,7 +50,7 @@ def _is_clone(directory: Path) -> bool:
 
 def reproduce(scale: Scale, place: Place, draw: bool) -> None:
     """Compute what is missing, unless only drawing is wanted, and write the page from what is kept."""
-    from facade.paper.page import write
+    from facade.paper.reproduction_page import write
 
     if scale.seeds or scale.rounds:
         raise ExperimentError("reproduction picks no seeds and no rounds; leave --seeds and --rounds out")

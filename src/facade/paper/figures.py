@@ -14,7 +14,7 @@ from facade.report import charts, facts
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Panel
 
-WORDS = {"el": "EL", "dac": "DAC", "deprl": "DePRL", "facade": "FACADE", "local": "alone", "dpsgd": "D-PSGD"}
+ALGORITHM_NAMES = {"el": "EL", "dac": "DAC", "deprl": "DePRL", "facade": "FACADE", "local": "alone", "dpsgd": "D-PSGD"}
 
 
 def names_of(comparison: Comparison) -> list[str]:
@@ -34,7 +34,7 @@ def curves(runs: StudyRuns) -> list[Panel]:
         for part, comparison in comparisons.items():
             name = comparison.clusters[c]
             chart = charts.over_rounds(names_of(comparison), "accuracy, %", reach=reach, among=among)
-            panels.append(Panel(chart, charts.of(rows[part], name), f"{part.title}: {name}"))
+            panels.append(Panel(chart, charts.rows_of(rows[part], name), f"{part.title}: {name}"))
     return panels
 
 
@@ -43,7 +43,7 @@ def fair_curves(runs: StudyRuns) -> list[Panel]:
     panels = []
     for part in runs.by_part:
         comparison = runs.comparison(part)
-        rows = charts.of(facts.over_rounds(comparison), "fair_accuracy")
+        rows = charts.rows_of(facts.over_rounds(comparison), "fair_accuracy")
         panels.append(Panel(charts.over_rounds(names_of(comparison), "fair accuracy, %"), rows, part.title))
     return panels
 
@@ -55,7 +55,7 @@ def clusters_of_one(runs: StudyRuns) -> list[Panel]:
         comparison = runs.comparison(part)
         rows = [row | {"who": row["what"]} for row in facts.over_rounds(comparison)]
         drawn = [row for row in rows if row["who"] in comparison.clusters]
-        title = f"{WORDS[part.algorithms[0]]}, {part.title}"
+        title = f"{ALGORITHM_NAMES[part.algorithms[0]]}, {part.title}"
         panels.append(Panel(charts.over_rounds(comparison.clusters, "accuracy, %"), drawn, title))
     return panels
 
@@ -68,7 +68,7 @@ def cluster_numbers(runs: StudyRuns) -> list[PublishedComparison]:
         if printed is None or part.skew != "rotate":
             continue
         for cluster, value in (("majority", printed.majority), ("minority", printed.minority)):
-            what = f"{part.title} {WORDS[subject.algorithm]} {cluster}"
+            what = f"{part.title} {ALGORITHM_NAMES[subject.algorithm]} {cluster}"
             number = "cluster_0" if cluster == "majority" else "cluster_1"
             lines.append(PublishedComparison(what, subject.estimates.get(number), value, 100))
     return lines
@@ -79,7 +79,11 @@ def label_numbers(runs: StudyRuns) -> list[PublishedComparison]:
     part = next(part for part in runs.by_part if part.clusters == "30:2")
     return [
         PublishedComparison(
-            f"{part.title} {WORDS[name]} minority", runs.subject(part, name).estimates.get("cluster_1"), value, 100, 1
+            f"{part.title} {ALGORITHM_NAMES[name]} minority",
+            runs.subject(part, name).estimates.get("cluster_1"),
+            value,
+            100,
+            1,
         )
         for name, value in LABELS_MINORITY.items()
     ]
@@ -138,7 +142,7 @@ def fair_numbers(runs: StudyRuns) -> list[PublishedComparison]:
     lines = []
     for part, subject in runs.subjects:
         value = _printed_highest(part, subject.algorithm)
-        what = f"{part.title} {WORDS[subject.algorithm]} highest fair accuracy"
+        what = f"{part.title} {ALGORITHM_NAMES[subject.algorithm]} highest fair accuracy"
         lines.append(PublishedComparison(what, subject.estimates.get("highest_fair_accuracy"), value, 100, 1))
     return lines
 
@@ -179,7 +183,7 @@ def odds_numbers(runs: StudyRuns) -> list[PublishedComparison]:
         printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
         for number in ("dp", "eo"):
             value = None if printed is None else float(getattr(printed, number))
-            what = f"{part.title} {WORDS[subject.algorithm]} {number.upper()}"
+            what = f"{part.title} {ALGORITHM_NAMES[subject.algorithm]} {number.upper()}"
             lines.append(PublishedComparison(what, subject.estimates.get(number), value, 1, 4))
     return lines
 
@@ -216,16 +220,18 @@ def bytes_numbers(runs: StudyRuns) -> list[PublishedComparison]:
             saved = None if ours is None or not theirs else Estimate([100 * (1 - ours / theirs)])
             published = SAVED.get((part.setting.source, part.clusters, name))
             lines.append(
-                PublishedComparison(f"{part.title} bytes saved against {WORDS[name]}, %", saved, published, 1, 1)
+                PublishedComparison(
+                    f"{part.title} bytes saved against {ALGORITHM_NAMES[name]}, %", saved, published, 1, 1
+                )
             )
     return lines
 
 
-def bytes_words(runs: StudyRuns) -> list[str]:
+def bytes_sentences(runs: StudyRuns) -> list[str]:
     """What the targets were, and who missed them."""
     sentences = []
     for part in runs.by_part:
-        missed = [WORDS[name] for name in part.algorithms if _bytes_to(runs, part, name).mean is None]
+        missed = [ALGORITHM_NAMES[name] for name in part.algorithms if _bytes_to(runs, part, name).mean is None]
         if missed:
             sentences.append(
                 f"{part.title}: {', '.join(missed)} did not reach {target_of(runs, part):.0%} with every seed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from facade.paper import descent, figures, heads, tables
+from facade.paper import figures, head_figures, tables, theory_figure
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part
 from facade.paper.study import Study
 
@@ -32,10 +32,13 @@ _ALL = (
     Study("F6", "DP and EO", _CIFAR + _IMAGENETTE, figures.boxes, figures.odds_numbers, columns=2),
     Study(
         "F7", "Bytes to an accuracy", _BYTES, figures.bytes_bars, figures.bytes_numbers,
-        figures.bytes_words,
+        figures.bytes_sentences,
     ),
-    Study("F8", "How many heads", _HEADS, heads.heat_map, heads.heat_numbers),
-    Study("F9", "Who chooses which head", _THREE, heads.shares, heads.share_numbers, heads.share_words),
+    Study("F8", "How many heads", _HEADS, head_figures.heat_map, head_figures.heat_numbers),
+    Study(
+        "F9", "Who chooses which head", _THREE, head_figures.shares, head_figures.share_numbers,
+        head_figures.share_sentences,
+    ),
     Study("F10", "Fair accuracy over rounds, CIFAR-10", _CIFAR, figures.fair_curves),
     Study("F11", "Fair accuracy over rounds, Imagenette", _IMAGENETTE, figures.fair_curves),
     Study("F12", "Fair accuracy over rounds, Flickr-Mammals", _FLICKR, figures.fair_curves, columns=2),
@@ -44,7 +47,7 @@ _ALL = (
     ),
     Study("F14", "Highest fair accuracy, Flickr-Mammals", _FLICKR, figures.fair_bars, figures.fair_numbers),
     Study("F15", "DP and EO, Flickr-Mammals", _FLICKR, figures.boxes, figures.odds_numbers, columns=2),
-    Study("F16", "Loss of every head", _THREE, heads.losses, say=heads.loss_words),
+    Study("F16", "Loss of every head", _THREE, head_figures.losses, say=head_figures.loss_sentences),
     Study("F17", "Accuracy per cluster, label clusters", _LABELS, figures.curves, figures.label_numbers),
     Study("F18", "Highest fair accuracy, label clusters", _LABELS, figures.fair_bars, figures.fair_numbers),
     Study("F19", "Highest fair accuracy, colour clusters", _COLOUR, figures.fair_bars, figures.fair_numbers),
@@ -54,8 +57,8 @@ _ALL = (
     Study("T3", "Results on Imagenette", _IMAGENETTE, tables.results_table, tables.results),
     Study("T4", "Results on Flickr-Mammals", _FLICKR, tables.results_table, tables.results),
     Study(
-        "theory", "Contraction towards the optimum", (), descent.panels, descent.numbers, descent.words,
-        reduced=descent.reduced,
+        "theory", "Contraction towards the optimum", (), theory_figure.panels, theory_figure.numbers,
+        theory_figure.sentences, reduced=theory_figure.reduced,
     ),
     Study("minority", "As the minority shrinks (not in the paper)", _SHRINKING, figures.shrinking),
     Study("pareto", "Worst cluster, bytes and time (not in the paper)", _PRICED, figures.prices, columns=1),

@@ -8,7 +8,7 @@ import altair as alt
 
 from facade.analysis.statistics import Estimate, estimates
 from facade.learning.models import MODELS
-from facade.paper.figures import WORDS
+from facade.paper.figures import ALGORITHM_NAMES
 from facade.paper.published import FINAL, RATES, SIZES, Printed
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, RIVALS, Part, Scale, Setting, experiment
 from facade.paper.study import PublishedComparison, StudyRuns
@@ -31,7 +31,7 @@ def results(runs: StudyRuns) -> list[PublishedComparison]:
     for part, histories in runs.by_part.items():
         for subject in runs.comparison(part).subjects:
             printed = FINAL.get((part.setting.source, part.clusters, subject.algorithm))
-            lines += _numbers(f"{part.clusters} {WORDS[subject.algorithm]}", subject.estimates, printed)
+            lines += _numbers(f"{part.clusters} {ALGORITHM_NAMES[subject.algorithm]}", subject.estimates, printed)
         exchanged = [run for run in histories if run.algorithm == "dac"]
         if exchanged:
             lines += _numbers(f"{part.clusters} DAC, exchanged", estimates(exchanged), None)
@@ -101,7 +101,9 @@ def rates(runs: StudyRuns) -> list[PublishedComparison]:
         for name in RIVALS:
             rate = experiment(part, name, None, 1, Scale()).training.lr
             published = RATES[setting.source][name]
-            lines.append(PublishedComparison(f"{setting.source} {WORDS[name]}", Estimate([rate]), published, 1, 4))
+            lines.append(
+                PublishedComparison(f"{setting.source} {ALGORITHM_NAMES[name]}", Estimate([rate]), published, 1, 4)
+            )
     return lines
 
 
@@ -112,5 +114,5 @@ def rates_table(runs: StudyRuns) -> list[Panel]:
         what, ours, published, _ = line.cells
         source, column = what.split(" ")
         rows.append({"row": source, "column": column, "ours": ours, "published": f"({published})"})
-    columns = [*_SIZES, *(WORDS[name] for name in RIVALS)]
+    columns = [*_SIZES, *(ALGORITHM_NAMES[name] for name in RIVALS)]
     return [_table(rows, columns, "sizes and learning rates, ours and (published)")]

@@ -38,7 +38,7 @@ def accuracy(comparison: Comparison, rows: Rows) -> Figure:
     names = [subject.label for subject in comparison.subjects]
     reach = reach_of([row for row in rows if row["what"] in comparison.clusters])
     chart = over_rounds(names, "accuracy, %", reach=reach)
-    panels = [Panel(chart, of(rows, name), f"Accuracy of {_with_article(name)}") for name in comparison.clusters]
+    panels = [Panel(chart, rows_of(rows, name), f"Accuracy of {_with_article(name)}") for name in comparison.clusters]
     return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
 
 
@@ -46,7 +46,7 @@ def _with_article(name: str) -> str:
     return f"the {name}" if name in ("majority", "minority") else name
 
 
-def of(rows: Rows, what: str) -> Rows:
+def rows_of(rows: Rows, what: str) -> Rows:
     """The rows of one number."""
     return [{k: v for k, v in row.items() if k != "what"} for row in rows if row["what"] == what]
 
@@ -113,7 +113,9 @@ def fair_accuracy(comparison: Comparison, rows: Rows) -> Figure:
     wanted = {"fair_accuracy": "Fair accuracy", "worst_cluster": "The worst-served cluster"}
     panels = [
         Panel(
-            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"), of(rows, what), title
+            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"),
+            rows_of(rows, what),
+            title,
         )
         for what, title in wanted.items()
         if len(comparison.clusters) > 1
@@ -129,7 +131,7 @@ def odds(comparison: Comparison, rows: Rows) -> Figure:
     panels = [
         Panel(over_rounds(names, f"{title.lower()}, 0 is fair"), drawn, title)
         for what, title in wanted.items()
-        if (drawn := of(rows, what))
+        if (drawn := rows_of(rows, what))
     ]
     return Figure("odds", "Are the clusters treated alike?", "Both are 0 where all clusters are treated alike.", panels)
 
@@ -142,7 +144,7 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
     panels = [
         Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), drawn, title)
         for what, title in wanted.items()
-        if (drawn := of(moving, what))
+        if (drawn := rows_of(moving, what))
     ]
     alone = facts.accuracy_alone(comparison)
     caption = "What an accuracy costs: payload that a node heard, without the final exchange."

@@ -22,7 +22,7 @@ from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.panels import Figure
 from facade.report.samples import samples
-from facade.report.words import verdicts
+from facade.report.verdicts import verdicts
 from facade.runs.history import History
 from facade.runs.run_directory import RunDirectory
 

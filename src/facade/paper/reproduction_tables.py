@@ -22,7 +22,7 @@ def parts(runs: Sequence[Run], stage: str) -> list[Part]:
     return list(dict.fromkeys(run.part for run in runs if run.stage == stage))
 
 
-def of(runs: Sequence[Run], stage: str, part: Part) -> list[Run]:
+def runs_of(runs: Sequence[Run], stage: str, part: Part) -> list[Run]:
     """The runs of one question and division."""
     return [run for run in runs if run.stage == stage and run.part == part]
 

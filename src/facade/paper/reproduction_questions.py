@@ -9,9 +9,9 @@ from facade.algorithms.seeding.farthest import Calendar
 from facade.analysis.statistics import cost_to, numbers, settlement, settles, tested
 from facade.experiment.config import Experiment
 from facade.experiment.setup import planned
-from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table
 from facade.paper.published import ONE_HEAD_MINORITY, SAVED, TARGETS
 from facade.paper.reproduction import CAUSES, SETTLING_IMAGES, SETTLING_ROUNDS, KeptRuns, Run
+from facade.paper.reproduction_tables import cells, headings, image, number, parts, runs_of, settled, table
 from facade.paper.settings import EVERY, QUICK_TARGET, Part, Scale
 from facade.paper.study import as_compared
 from facade.runs.history import History
@@ -22,7 +22,7 @@ def price(runs: list[Run], kept: KeptRuns, scale: Scale) -> str:
     lines = []
     for part in parts(runs, "full"):
         target = QUICK_TARGET if scale.quick else TARGETS[part.setting.source]
-        histories = {run.label: kept.get(run) for run in of(runs, "full", part)}
+        histories = {run.label: kept.get(run) for run in runs_of(runs, "full", part)}
         costs = {label: cost_to(as_compared(run), target) for label, run in histories.items() if run is not None}
         el = costs.get("EL")
         for label, cost in costs.items():
@@ -47,10 +47,10 @@ def who_settles(runs: list[Run], kept: KeptRuns, pictures: dict[str, Path], page
     """Plain and seeded heads in the first rounds, for every seed."""
     lines, counts, spent = [], [], []
     for part in parts(runs, "settling"):
-        first, last = seeding_rounds(of(runs, "settling", part)[0].experiment)
+        first, last = seeding_rounds(runs_of(runs, "settling", part)[0].experiment)
         spent.append(f"{part.clusters}: {last - first + 1}")
         by_seed: dict[int, dict[str, History]] = {}
-        for run in of(runs, "settling", part):
+        for run in runs_of(runs, "settling", part):
             history = kept.get(run)
             if history is not None:
                 by_seed.setdefault(run.experiment.seed, {})[run.label] = history
@@ -153,7 +153,7 @@ def artefacts_way(runs: list[Run], kept: KeptRuns) -> str:
 
 def _as_published(runs: list[Run], part: Part, algorithm: str) -> Run:
     labels = (algorithm, f"{algorithm}, as published")
-    return next(run for run in of(runs, "full", part) if run.label in labels)
+    return next(run for run in runs_of(runs, "full", part) if run.label in labels)
 
 
 def _at_same_rounds(algorithm: str, histories: dict[str, History]) -> list[list[str]]:

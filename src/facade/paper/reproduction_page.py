@@ -6,11 +6,21 @@ from pathlib import Path
 
 from facade.analysis.statistics import numbers, settles, tested
 from facade.files import store
-from facade.paper import page_figures
-from facade.paper import page_questions as questions
-from facade.paper.page_tables import cells, headings, image, number, of, parts, settled, table, with_published
+from facade.paper import reproduction_figures
+from facade.paper import reproduction_questions as questions
 from facade.paper.published import FINAL
 from facade.paper.reproduction import KeptRuns, Run, claims, plan
+from facade.paper.reproduction_tables import (
+    cells,
+    headings,
+    image,
+    number,
+    parts,
+    runs_of,
+    settled,
+    table,
+    with_published,
+)
 from facade.paper.settings import Part, Scale
 from facade.paper.study import as_compared
 from facade.runs.run_directory import RunDirectory, environments
@@ -23,7 +33,7 @@ def write(page: Path, results: Path, scale: Scale) -> list[Path]:
     """Write the page, its pictures into a directory beside it of the same name, and say which files."""
     kept = KeptRuns(results)
     runs = plan(scale, kept)
-    pictures = page_figures.write(runs, kept, scale, page.with_suffix(""))
+    pictures = reproduction_figures.write(runs, kept, scale, page.with_suffix(""))
     notes = results / NOTES
     sections = [
         _opening(runs, kept, scale),
@@ -96,7 +106,7 @@ def _shown(runs: list[Run], kept: KeptRuns) -> str:
 def _results(part: Part, runs: list[Run], kept: KeptRuns) -> str:
     """Final numbers of one division into clusters, and those before the final exchange."""
     lines, before = [], []
-    for run in of(runs, "full", part):
+    for run in runs_of(runs, "full", part):
         history = kept.get(run)
         if history is None:
             continue

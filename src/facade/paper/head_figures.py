@@ -100,7 +100,7 @@ def _agreed_from(run: History, cluster: int) -> float | None:
     return float(max(first, int(run.experiment["algorithm"].get("warmup", 0)) + 1)) if first <= len(mine) else None
 
 
-def share_words(runs: StudyRuns) -> list[str]:
+def share_sentences(runs: StudyRuns) -> list[str]:
     """Seeds that never settled, and why rounds may differ from the paper's."""
     (part,) = runs.by_part
     never = [run.seed for run in runs.comparison(part).subjects[0].runs if not settles(run)]
@@ -155,7 +155,7 @@ def head_losses(run: History) -> Floats:
     return np.stack([losses[:, run.cluster == c].mean(1) for c in range(int(run.cluster.max()) + 1)], 1)
 
 
-def loss_words(runs: StudyRuns) -> list[str]:
+def loss_sentences(runs: StudyRuns) -> list[str]:
     """Which of the two kinds of run could not be shown."""
     kinds = {settles(run) for part in runs.by_part for run in runs.comparison(part).runs}
     missing = [word for word, wanted in (("settled", True), ("unsettled", False)) if wanted not in kinds]

@@ -92,11 +92,11 @@ def numbers(runs: StudyRuns) -> list[PublishedComparison]:
     ]
 
 
-def words(runs: StudyRuns) -> list[str]:
+def sentences(runs: StudyRuns) -> list[str]:
     """The constants, whether the bound held, whether degrees help, and what the control did."""
     facts, every_descent = _descents_of(runs)
     inside, control = [d for d in every_descent if d.inside], every_descent[-1]
-    sentences = [
+    lines = [
         f"L = {facts.smoothness:.3f}, lambda = {L2:g}, Delta = {facts.distance:.3f}, p = {facts.smallest:g};"
         f" heads start {facts.radius:.4f} from their optimum.",
         f"The bound held in every round for {sum(d.holds for d in inside)} of {len(inside)} graphs.",
@@ -104,7 +104,7 @@ def words(runs: StudyRuns) -> list[str]:
     final = ", ".join(f"{name_of(d)} {d.distances[-1].max():.2g}" for d in inside)
     shrunk = control.distances[-1].max() / control.distances[0].max()
     return [
-        *sentences,
+        *lines,
         f"Largest distance in the end: {final}.",
         f"Far start: {100 * shrunk:.0f} % of the distance is left;"
         f" in the end the clusters {'share a head' if control.shared else 'have heads of their own'}.",
