@@ -3,7 +3,7 @@ import tomllib
 import pytest
 
 from facade import Experiment
-from facade.paper import settings, theory
+from facade.paper import settings, studies, theory
 from facade.paper.settings import CIFAR, FLICKR, IMAGENETTE, Part, Scale, experiment
 from facade.paper.studies import STUDIES
 from facade.paper.theory_figure import reduced
@@ -101,6 +101,13 @@ def test_table_one_needs_no_runs(command, tmp_path):
     weights = {what: difference for what, difference in differences.items() if what.endswith("weights")}
     assert list(weights.values()) == ["-30166", "-129446", "+2649"]
     assert {difference for what, difference in differences.items() if what not in weights} <= {"+0", "+0.0000"}
+
+
+def test_all_studies_together_end_with_a_contact_sheet(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "STUDIES", {"T1": STUDIES["T1"]})
+    ended = command("paper", "all", "--out", tmp_path)
+    assert ended.code == 0, ended.err
+    assert {path.name for path in tmp_path.iterdir()} == {"T1.png", "T1.pdf", "T1.csv", "contact-sheet.png"}
 
 
 @pytest.mark.parametrize(

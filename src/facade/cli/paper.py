@@ -46,7 +46,8 @@ def paper(
     """Compute a figure or table of the paper again and print it beside the published numbers.
 
     `reproduction` computes the main experiment at full length, keeps what every run found in results/
-    and writes docs/reproduction.md from it; with --quick, both below --out.
+    of a clone and writes its docs/reproduction.md; --results and --page name other places, and with
+    --quick both are below --out.
     """
     from facade.paper.settings import Scale
     from facade.report.panels import need_plotting
