@@ -76,7 +76,7 @@ def package(model: Deployed, name: str, classes: list[str], out: Path, about: Ca
 
 def _refuse_full(out: Path) -> None:
     """RunDirectoryError unless a directory is new or empty."""
-    if out.exists() and not (out.is_dir() and all(store.is_aside(path) for path in out.iterdir())):
+    if out.exists() and not (out.is_dir() and all(store.is_temporary(path) for path in out.iterdir())):
         raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
 
 

@@ -13,7 +13,6 @@ result.json          the summary, written last: its presence says that the run i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +33,7 @@ from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError
 from facade.experiment.config import Experiment, hashed
 from facade.files import store
+from facade.files.locks import lock
 from facade.learning import machine
 from facade.runs import state_files
 from facade.runs.rows import RowsFile
@@ -45,7 +45,7 @@ KINDS = ("round", "evaluation", "final")
 _OF_TRACKERS = ("tensorboard", "wandb")
 """Directories that a tracker makes before the run has begun; one that then fails leaves nothing else."""
 _LOCK = ".lock.tmp"
-"""Made where directories cannot be locked; `store.is_aside` takes it for nothing of the run."""
+"""Made where directories cannot be locked; `store.is_temporary` takes it for nothing of the run."""
 
 _DECIDES_BITS = ("torch", "numpy", "cpu", "executor")
 """Entries of environment.json that can change the last bits of a result."""
@@ -102,7 +102,7 @@ class RunDirectory:
         if not self.path.is_dir():
             raise RunDirectoryError(f"--out {self.path} is a file; give a directory that is new or empty")
         if not self.started:
-            if all(store.is_aside(path) or path.name in _OF_TRACKERS for path in self.path.iterdir()):
+            if all(store.is_temporary(path) or path.name in _OF_TRACKERS for path in self.path.iterdir()):
                 return
             raise RunDirectoryError(f"--out {self.path} holds other files; give a directory that is new or empty")
         differing = differences(determining(self.described()), determining(experiment.model_dump()))
@@ -154,6 +154,8 @@ class RunDirectory:
                     handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
                     opened.callback(os.close, handle)
                     locked = self._locked(handle)
+                if locked:
+                    store.remove_leftovers(self.path, but=(_LOCK,))
             except OSError as error:
                 raise RunDirectoryError(f"{self.path} cannot be written: {error.strerror}") from None
             if not locked:
@@ -166,12 +168,9 @@ class RunDirectory:
     def _locked(self, handle: int) -> bool:
         """Whether the file could be locked; False where that is not possible at all."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(handle)
         except BlockingIOError:
             raise RunDirectoryError(f"{self.path}: another process is computing this run; wait for it") from None
-        except OSError:
-            return False
-        return True
 
     def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
         """Write what is known before the first round; an earlier beginning of the same run is
