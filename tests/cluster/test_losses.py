@@ -11,7 +11,7 @@ import torch
 from cluster.conftest import tiny
 from facade.algorithms.el import EL
 from facade.errors import StoppedError
-from facade.runs.run_directory import versions
+from facade.runs.environment import versions
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray import cluster, sweep
 from facade.runtimes.ray.connection import ClusterError

@@ -145,11 +145,9 @@ def test_of_two_who_fetch_the_same_the_second_is_refused_and_the_first_has_it_wh
     refusals = []
 
     def fetch_too(*_):
-        with pytest.raises(
-            DataError, match=r"another process is downloading .*set.bin.part; wait until it is done"
-        ) as no:
+        with pytest.raises(DataError, match=r"another process is downloading .*set.bin.part; wait") as refused:
             get("set", tmp_path)
-        refusals.append(no)
+        refusals.append(refused)
 
     get("set", tmp_path, fetch_too)
     assert refusals

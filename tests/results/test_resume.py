@@ -22,8 +22,9 @@ from facade.algorithms.el import EL
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
 from facade.files import store
 from facade.runs.checkpoint import Checkpoints
+from facade.runs.environment import environments
 from facade.runs.history import load_all
-from facade.runs.run_directory import RunDirectory, environments
+from facade.runs.run_directory import RunDirectory
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet

@@ -169,10 +169,14 @@ def test_two_writers_of_one_file_never_share_a_temporary_one(tmp_path):
 
 def test_a_writer_that_fails_leaves_what_another_wrote_meanwhile(tmp_path):
     path = tmp_path / "file"
-    with pytest.raises(ZeroDivisionError), store.replacing(path) as temporary:
-        temporary.write_bytes(b"half")
+
+    def failing():
+        yield b"half"
         store.replace(path, b"whole")
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.write(path, failing())
     assert path.read_bytes() == b"whole"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -18,9 +18,9 @@ import numpy as np
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts, Floats
 from facade.core import seeds
+from facade.runs.federation_facts import differing_facts
 from facade.runs.history import Evaluation, History
 from facade.runs.result import measure
-from facade.runs.run_directory import other_data
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -250,7 +250,7 @@ def alone(run: History, local: Sequence[History]) -> History | None:
         if other.algorithm == "local"
         and other.seed == run.seed
         and all(other.point.get(k) == v for k, v in wanted)
-        and not other_data(other.data, run.data)
+        and not differing_facts(other.data, run.data)
     ]
     return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import facade
 from facade.cli import bench as benching
 from facade.cli import check as checking
 from facade.cli import data, network, node
@@ -89,9 +90,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        out.print(f"facade {version('facade-dl')}")
+        out.print(f"facade {facade.__version__}")
         raise typer.Exit
 
 
@@ -213,12 +212,13 @@ def fresh_directory(name: str) -> Path:
 def _directory(experiment: Experiment, resume: bool) -> Path:
     """Where a run goes if nobody says so: below runs/; to resume, the last one of this experiment."""
     from facade.core.names import short
-    from facade.runs.run_directory import RunDirectory, determining
+    from facade.experiment.decisive_settings import decisive_settings
+    from facade.runs.run_directory import RunDirectory
 
     name = f"{experiment.name}-{short(experiment.algorithm['name'])}-seed{experiment.seed}"
-    wanted = determining(experiment.model_dump())
+    wanted = decisive_settings(experiment.model_dump())
     there = [RunDirectory(path) for path in itertools.takewhile(Path.exists, _numbered(name))] if resume else []
-    same = [run.path for run in there if run.started and determining(run.described()) == wanted]
+    same = [run.path for run in there if run.started and decisive_settings(run.experiment()) == wanted]
     return same[-1] if same else fresh_directory(name)
 
 
@@ -305,7 +305,7 @@ app.command()(sweeping.sweep)
 app.command()(showing.show)
 app.command()(checking.check)
 app.command()(exporting.export)
-app.command()(exporting.recommend)
+app.command("choose")(exporting.recommend)
 app.command()(benching.bench)
 app.command()(reporting.report)
 app.command()(papering.paper)

@@ -23,7 +23,7 @@ def bench(
     """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
     from facade.benchmarks import parts
     from facade.files import store
-    from facade.runs.run_directory import environment
+    from facade.runs.environment import environment
 
     known = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
     wanted = {only: look_up("benchmark", only, known)} if only else known

@@ -21,6 +21,7 @@ from facade.core.names import foreign, is_foreign, look_up
 from facade.core.section import Section, sentence
 from facade.data.section import DataSection
 from facade.errors import ExperimentError, unknown
+from facade.experiment.decisive_settings import hashed_settings
 from facade.experiment.sections import (
     SECTIONS,
     EvaluationSection,
@@ -39,16 +40,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"partition": "shuffled"},
     },
 }
-
-NOT_HASHED: dict[str, set[str] | None] = {
-    "name": None,
-    "data": {"root"},
-    "runtime": {"name", "threads", "shards"},
-}
-"""Sections (None: the whole entry) and keys that do not determine a result."""
-
-YOUNG: dict[str, dict[str, Any]] = {"topology": {"edges": ""}}
-"""Fields that older experiments do not have, and the values with which they change nothing: these are not hashed."""
 
 
 class Experiment(Section):
@@ -129,20 +120,7 @@ class Experiment(Section):
     def hash(self) -> str:
         """SHA-256 of what determines the result: not the name, where data lie, or how many threads
         and shards compute it."""
-        return hashlib.sha256(json.dumps(hashed(self.model_dump()), sort_keys=True).encode()).hexdigest()
-
-
-def hashed(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """What determines a result, of a resolved experiment as nested dicts: what its hash covers."""
-    kept: dict[str, Any] = {}
-    for name, value in resolved.items():
-        left_out, young = NOT_HASHED.get(name, set()), YOUNG.get(name, {})
-        if left_out is None:
-            continue
-        if isinstance(value, Mapping):
-            value = {k: v for k, v in value.items() if k not in left_out and (k not in young or v != young[k])}
-        kept[name] = value
-    return kept
+        return hashlib.sha256(json.dumps(hashed_settings(self.model_dump()), sort_keys=True).encode()).hexdigest()
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:

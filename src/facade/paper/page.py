@@ -13,7 +13,8 @@ from facade.paper.published import FINAL
 from facade.paper.reproduction import Kept, Run, claims, plan
 from facade.paper.settings import Part, Scale
 from facade.paper.study import as_compared
-from facade.runs.run_directory import RunDirectory, environments
+from facade.runs.environment import environments
+from facade.runs.run_directory import RunDirectory
 
 NOTES = "notes.md"
 """In the directory of kept runs: what people learned from them, put on the page as it is."""

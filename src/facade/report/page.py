@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import facade
 from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError, StorageError
 from facade.files import store
@@ -79,7 +80,7 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
         f"<h1>Facade report: {_text(title)}</h1>"
         f'<p class="about">{_count(len(runs), "run")} of {_count(len(grouped(runs)), "experiment")},'
         f" seed{'s' if len(seeds) > 1 else ''} {_text(', '.join(map(str, seeds)))}. Written by facade"
-        f" {_text(version('facade-dl'))}.</p>"
+        f" {_text(facade.__version__)}.</p>"
     )
     page.add("<h2>Verdict</h2>")
     for comparison in found:

@@ -10,8 +10,9 @@ from pathlib import Path
 from facade.data.section import DataSection
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
+from facade.experiment.decisive_settings import decisive_settings
 from facade.files import store
-from facade.runs.run_directory import RunDirectory, determining
+from facade.runs.run_directory import RunDirectory
 
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
 
@@ -30,7 +31,7 @@ def archive(run: str | Path, into: str | Path) -> Path:
     if rows.suffix == ".gz":
         raise RunDirectoryError(f"{run} is archived already: it holds no models")
     other = RunDirectory(kept)
-    if other.started and determining(other.described()) != determining(experiment.model_dump()):
+    if other.started and decisive_settings(other.experiment()) != decisive_settings(experiment.model_dump()):
         raise RunDirectoryError(f"{kept} keeps a run of another experiment; rename one of them, or archive elsewhere")
     if other.finished:
         with store.writing(kept):

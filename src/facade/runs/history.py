@@ -20,8 +20,10 @@ from facade.analysis.metrics import Counts, Floats
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
+from facade.experiment.decisive_settings import decisive_settings
+from facade.runs.federation_facts import differing_facts
 from facade.runs.rows import RowsFile
-from facade.runs.run_directory import RunDirectory, determining, other_data
+from facade.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class History:
 
 def point_of(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """What determines a run but for the seed, of a resolved experiment as nested dicts."""
-    return {key: value for key, value in determining(resolved).items() if key != "seed"}
+    return {key: value for key, value in decisive_settings(resolved).items() if key != "seed"}
 
 
 def hash_of(point: dict[str, Any]) -> str:
@@ -144,7 +146,7 @@ def load(path: str | Path) -> History:
     directory = RunDirectory(Path(path))
     if not directory.started:
         raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
-    experiment, facts = directory.described(), directory.read("federation.json")
+    experiment, facts = directory.experiment(), directory.read("federation.json")
     n = len(facts["images"])
     gathered = _gather(directory.rows, n)
     if gathered.final is None:
@@ -245,7 +247,7 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
             unfinished.append(str(error))
             continue
         like = on.setdefault(run.data_point, run)
-        if other_data(like.data, run.data):
+        if differing_facts(like.data, run.data):
             raise RunDirectoryError(
                 f"{path} and {like.path} have the same [data] and seed but were computed on other data; look at them"
                 " one at a time"

@@ -10,7 +10,6 @@ from pathlib import Path
 from shlex import quote
 
 import numpy as np
-import torch
 from torch import nn
 
 from facade.algorithms.seeding.health import MEMORY
@@ -19,12 +18,11 @@ from facade.analysis.metrics import Counts
 from facade.core import tree
 from facade.core.tree import Params
 from facade.core.types import Row
-from facade.data.federation import Federation
-from facade.data.samples import Holdings, Labelled
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.learner import Learner
+from facade.runs.federation_facts import federation_without_samples
 from facade.runs.run_directory import RunDirectory
 
 _ALIKE = 0.01
@@ -71,7 +69,7 @@ class Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run said what it had to say
             here = experiment.with_("runtime.device=cpu")  # whatever the run was computed on
-            learner = set_up(here, without_data(directory.read("federation.json"))).learner
+            learner = set_up(here, federation_without_samples(directory.read("federation.json"))).learner
         models = load_file(directory.path / "models.safetensors")
         return cls(experiment, directory.rows, directory.read("result.json"), models, learner, directory.path)
 
@@ -81,22 +79,6 @@ class Result:
         if not 0 <= node < self.experiment.n:
             raise IndexError(f"node {node} does not exist; nodes are 0 to {self.experiment.n - 1}")
         return self.learner.module(tree.rows(self.models, node))
-
-
-def without_data(described: Row) -> Federation:
-    """The federation that federation.json describes, with no samples in it."""
-    n = len(described["images"])
-    x = torch.empty(0, *described["shape"], dtype=getattr(torch, described["stored"]))
-    nothing = Labelled(x, torch.empty(0, dtype=torch.int64))
-    return Federation(
-        training=Holdings(nothing, np.arange(n), [np.empty(0, np.int64)] * n),
-        tests=[],
-        test_of=np.array(described["test_of"]),
-        classes=described["classes"],
-        mean=described["mean"],
-        std=described["std"],
-        cluster=None if described["cluster"] is None else np.array(described["cluster"]),
-    )
 
 
 def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:

@@ -19,7 +19,7 @@ from facade.learning.torch_threads import one_intra_op_thread
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint
 from facade.runs.result import Result
-from facade.runs.state_files import Stack
+from facade.runs.state_files import PiecewiseTree
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.recorder import FinalState, Progress, Recorder, record
 
@@ -76,13 +76,18 @@ class Simulation:
         recorder.add([row for played in ends for row in played.rows])
         state = tree.concat([played.state for played in ends])
         models, n = setup.algorithm.model(state), setup.federation.n
-        return recorder.finish(FinalState(state_files.here(models), tree.digests(models, n), tree.digests(state, n)))
+        return recorder.finish(
+            FinalState(state_files.in_one_piece(models), tree.digests(models, n), tree.digests(state, n))
+        )
 
     def _starts(self, checkpoint: Checkpoint | None) -> list[tuple[int, Any]]:
         fresh, self._fresh = self._fresh, []  # not kept alive through the whole run
         if checkpoint is None:
             return [(0, state) for state in fresh]
-        return [checkpoint.of(shard.nodes).like(state) for shard, state in zip(self._shards, fresh, strict=True)]
+        return [
+            checkpoint.start_of(shard.nodes).unflattened(state)
+            for shard, state in zip(self._shards, fresh, strict=True)
+        ]
 
 
 def side_by_side(
@@ -98,8 +103,8 @@ def side_by_side(
     return [loop.end for loop in loops if loop.end is not None]
 
 
-def _states(posts: list[Post]) -> Stack:
-    return state_files.here(tree.concat([post.state for post in posts]))
+def _states(posts: list[Post]) -> PiecewiseTree:
+    return state_files.in_one_piece(tree.concat([post.state for post in posts]))
 
 
 def deliver(posts: list[Post], shards: list[Shard]) -> list[Inbox]:

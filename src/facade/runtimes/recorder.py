@@ -21,9 +21,11 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
+from facade.runs.environment import environment
 from facade.runs.result import Result, health_of_heads, judge, summarise
-from facade.runs.run_directory import RunDirectory, environment, in_order
-from facade.runs.state_files import Stack
+from facade.runs.rows import in_order
+from facade.runs.run_directory import RunDirectory
+from facade.runs.state_files import PiecewiseTree
 from facade.runs.stop_signals import StopSignals
 
 
@@ -63,7 +65,7 @@ class Quiet:
 class FinalState(NamedTuple):
     """What is left of all nodes at the end, wherever it lies."""
 
-    models: Stack
+    models: PiecewiseTree
     model_digests: list[str]
     """SHA-256 of every node's model."""
     state_digests: list[str]
@@ -143,7 +145,7 @@ class Recorder:
         where = environment(setup.learner.threads, setup.learner.executor.name)
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
-            files.go_on(setup.federation, where, checkpoint.round)
+            files.resume(setup.federation, where, checkpoint.round)
         self._kept = checkpoint.round if checkpoint else 0
         self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
         if files is not None and checkpoint is None:
@@ -173,7 +175,7 @@ class Recorder:
             self._time(done)
         self._progress.round(done, self.setup.plan.rounds)
 
-    def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
+    def between_rounds(self, round: int, state: Callable[[], PiecewiseTree]) -> None:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
         asked = self._stop_signals is not None and self._stop_signals.received is not None
         if self._files is not None and (asked or self._is_due(round)):
@@ -206,7 +208,7 @@ class Recorder:
             "run_dir": None if files is None else str(files.path),
         }
         if files is None:
-            models, path = state_files.whole(final.models), None
+            models, path = state_files.joined(final.models), None
         else:
             from safetensors.torch import load_file
 

@@ -26,9 +26,9 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
 from facade.learning.machine import cpu
 from facade.runs.checkpoint import Checkpoint
+from facade.runs.environment import versions
 from facade.runs.result import Result
-from facade.runs.run_directory import versions
-from facade.runs.state_files import Leaf, Stack
+from facade.runs.state_files import PiecewiseTensor, PiecewiseTree
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray.connection import ClusterError, connected, ids, machines
 from facade.runtimes.ray.worker import Move, Part, Worker, packed
@@ -191,11 +191,11 @@ class Workers:
             recorder.add([row for move in moves for row in move.rows])
             if moves[0].wanted is None:
                 break
-            recorder.between_rounds(moves[0].round, lambda: self._stack("state"))
+            recorder.between_rounds(moves[0].round, lambda: self._piecewise("state"))
             moves = self.exchange(moves)
         digests = _get([worker.digests.remote() for worker in self._workers])
         models, states = ([digest for each in part for digest in each] for part in zip(*digests, strict=True))
-        return recorder.finish(FinalState(self._stack("models"), models, states))
+        return recorder.finish(FinalState(self._piecewise("models"), models, states))
 
     def begin(self, checkpoint: Checkpoint | None, heed: Callable[[], None] = lambda: None) -> list[Move]:
         """Start every shard, from its part of the checkpoint if there is one. `heed` is called again and
@@ -278,15 +278,15 @@ class Workers:
         rows = torch.from_numpy(nodes)
         return {name: ray.put(leaf[rows].numpy()) for name, leaf in checkpoint.state.items()}
 
-    def _stack(self, of: Part) -> Stack:
+    def _piecewise(self, of: Part) -> PiecewiseTree:
         """The state or models of all nodes, which stay with the workers until they are asked for."""
         forms = _get(self._workers[0].leaves.remote(of))
-        stack = {}
+        piecewise = {}
         for name, (dtype, shape) in forms.items():
             full = (self._setup.federation.n, *shape[1:])
             kind = getattr(torch, dtype.removeprefix("torch."))
-            stack[name] = Leaf(kind, full, functools.partial(self._pieces, of, name, kind, full))
-        return stack
+            piecewise[name] = PiecewiseTensor(kind, full, functools.partial(self._pieces, of, name, kind, full))
+        return piecewise
 
     def _pieces(self, of: Part, name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
         row = max(1, dtype.itemsize * int(torch.Size(shape[1:]).numel()))

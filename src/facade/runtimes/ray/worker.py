@@ -21,10 +21,11 @@ from facade.core.types import Ids, Row
 from facade.data.federation import Federation
 from facade.data.samples import Labelled
 from facade.experiment.config import Experiment
+from facade.experiment.decisive_settings import differences
 from facade.experiment.setup import set_up
 from facade.learning.machine import cpu
 from facade.runs.checkpoint import Start
-from facade.runs.run_directory import differences, versions
+from facade.runs.environment import versions
 from facade.runtimes.ray.connection import ClusterError
 
 Arrays = dict[str, NDArray[Any]]
@@ -73,7 +74,7 @@ class Worker:
         start: tuple[int, Any] = (0, self._setup.algorithm.init(self._shard))
         if state is not None:
             arrays = zip(state, ray.get(list(state.values())), strict=True)
-            start = Start(round, {name: torch.tensor(array) for name, array in arrays}).like(start[1])
+            start = Start(round, {name: torch.tensor(array) for name, array in arrays}).unflattened(start[1])
         setup = self._setup
         self._rounds = RoundLoop(play(setup.algorithm, self._shard, setup.plan, setup.federation, start))
         return self._move()
