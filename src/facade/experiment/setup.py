@@ -19,7 +19,8 @@ from facade.core.types import Ids
 from facade.data.federation import Federation
 from facade.data.load import load
 from facade.errors import ExperimentError
-from facade.experiment.config import Experiment, build_algorithm
+from facade.experiment.algorithm_table import build_algorithm
+from facade.experiment.config import Experiment
 from facade.experiment.sections import TrainingSection
 from facade.learning import models
 from facade.learning.learner import Inputs, Learner, Training
