@@ -157,7 +157,7 @@ def _judged(experiment: str, name: str, limit: float | bool, found: dict[str, Es
 
 def _missing(clause: Clause) -> str:
     if clause.number == "worst_gain":
-        return "it needs runs of 'local' with the same data, model and seeds; name them with --against"
+        return "it needs runs of 'local' with the same data, model and seeds; name them as well"
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"
     if clause.number == "eo":

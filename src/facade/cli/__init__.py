@@ -27,6 +27,7 @@ from facade.cli import report as reporting
 from facade.cli import show as showing
 from facade.cli import sweep as sweeping
 from facade.cli.console import Json, err, out, prose, write_json
+from facade.cli.flags import with_flags
 from facade.errors import FacadeError, StoppedError
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def main() -> None:
     except FacadeError as error:
         if asked.debug:
             traceback.print_exc()
-        said = str(error) if isinstance(error, StoppedError) else f"error: {error}"
-        err.print(said, style="red", soft_wrap=True)
+        sentence = str(error) if isinstance(error, StoppedError) else f"error: {error}"
+        err.print(_with_flags(sentence), style="red", soft_wrap=True)
         sys.exit(error.exit_code)
     except Exception as error:  # of code of the user's own, or a mistake of ours
         if asked.debug:
@@ -73,6 +74,11 @@ def main() -> None:
         said = f"error: {type(error).__name__}: {error} ({_where(error)}); `facade --debug ...` shows the way there"
         err.print(said, style="red", soft_wrap=True)
         sys.exit(1)
+
+
+def _with_flags(sentence: str) -> str:
+    """What the library says, with options of the given command in place of arguments."""
+    return with_flags(sentence, typer.main.get_command(app), sys.argv[1:])
 
 
 def _where(error: Exception) -> str:
@@ -85,7 +91,7 @@ def _where(error: Exception) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {message}", style="yellow", soft_wrap=True)
+    err.print(_with_flags(f"warning: {message}"), style="yellow", soft_wrap=True)
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from facade.cli.console import Json, out, prose, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.export.package import Exported
+    from facade.export.package import WrittenPackage
     from facade.export.recommend import OfferedModel, Recommendation
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
@@ -32,7 +32,7 @@ def export(
     print_parcel(write(run, out_dir, node, head))
 
 
-def print_parcel(done: Exported) -> None:
+def print_parcel(done: WrittenPackage) -> None:
     """What was written, and what could not be."""
     for path in done.files:
         out.print(str(path), soft_wrap=True)
@@ -55,19 +55,19 @@ def recommend(
     offered = recommend_from(run, DataSection(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)
     _print_offer(console, offered)
-    take_home = f"facade export {quote(str(run))} --node {offered.fits[0].nodes[0]} -o DIR"
-    console.print(f"{_verdict(offered.fits)} Take it home: {take_home}", soft_wrap=True)
+    take_home = f"facade export {quote(str(run))} --node {offered.models[0].nodes[0]} -o DIR"
+    console.print(f"{_verdict(offered.models)} Take it home: {take_home}", soft_wrap=True)
     if as_json:
-        facts = {"fits": [_facts(fit) for fit in offered.fits], "unused": offered.unused, "lead": None}
-        if len(offered.fits) > 1:
-            ahead = lead(offered.fits[0], offered.fits[1])
+        facts = {"fits": [_facts(fit) for fit in offered.models], "unused": offered.unused, "lead": None}
+        if len(offered.models) > 1:
+            ahead = lead(offered.models[0], offered.models[1])
             facts["lead"] = ahead._asdict() | {"clear": ahead.clear}
         write_json(facts)
 
 
 def _print_offer(console: Console, offered: Recommendation) -> None:
     """The best models, one a line, and the heads that are not offered."""
-    found = offered.fits
+    found = offered.models
     for fit in found[:_MOST_LINES]:
         who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
         console.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")

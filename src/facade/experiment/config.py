@@ -129,7 +129,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise ExperimentError(f"--set {setting}: expected section.key=value, such as training.lr=0.01")
+            raise ExperimentError(f"setting '{setting}': expected section.key=value, such as training.lr=0.01")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -124,13 +124,13 @@ def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs
 def _topology(experiment: Experiment) -> Topology:
     section = experiment.topology
     if is_foreign(section.name):
-        made = foreign("topology", section.name)
-        if not (isinstance(made, type) and issubclass(made, Topology)):
+        topology = foreign("topology", section.name)
+        if not (isinstance(topology, type) and issubclass(topology, Topology)):
             raise ExperimentError(f"topology '{section.name}' is not derived from facade.Topology")
     else:
-        made = look_up("topology", section.name, TOPOLOGIES)
+        topology = look_up("topology", section.name, TOPOLOGIES)
     given = {"degree": section.degree, "edges": section.edges}
-    return made(**{k: v for k, v in given.items() if k in made.__dataclass_fields__})
+    return topology(**{k: v for k, v in given.items() if k in topology.__dataclass_fields__})
 
 
 def _optimiser(training: TrainingSection) -> Optimiser:

@@ -78,7 +78,7 @@ def onnx(model: Deployed) -> WrittenForm:
         return WrittenForm(None, "ONNX needs an extra: pip install 'facade-dl[onnx]'")
     try:
         with _quietly():
-            made = torch.onnx.export(
+            exported = torch.onnx.export(
                 model,
                 (model.example(),),
                 dynamo=True,
@@ -87,7 +87,7 @@ def onnx(model: Deployed) -> WrittenForm:
                 output_names=["logits"],
                 verbose=False,
             )
-            content: bytes = made.model_proto.SerializeToString()  # type: ignore[union-attr]
+            content: bytes = exported.model_proto.SerializeToString()  # type: ignore[union-attr]
     except Exception as error:
         return WrittenForm(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
     try:

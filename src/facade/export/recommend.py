@@ -69,8 +69,8 @@ def site_data(data: DataSection, classes: Sequence[str], shape: Sequence[int]) -
 class Recommendation:
     """What a run has for a new site."""
 
-    fits: list[OfferedModel]
-    """Every different model that nodes deploy, the best fit first."""
+    models: list[OfferedModel]
+    """Every different model that nodes deploy, the one with the lowest loss first."""
     unused: list[int]
     """Heads that nobody deploys: they were not trained to the end and are not offered."""
 
@@ -86,15 +86,15 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
     for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):
         groups.setdefault(digest, []).append(node)
     choice = past.final.choice
-    found = []
+    models = []
     for nodes in groups.values():
-        losses, accuracy = _examined(result, nodes[0], site)
-        found.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
+        losses, accuracy = _tested(result, nodes[0], site)
+        models.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
     unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
-    return Recommendation(sorted(found, key=lambda fit: fit.loss), unused)
+    return Recommendation(sorted(models, key=lambda model: model.loss), unused)
 
 
-def _examined(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
+def _tested(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
     module, learner = result.model(node), result.learner
     losses, right = [], 0
     with torch.no_grad():

@@ -23,7 +23,7 @@ def archive(run: str | Path, into: str | Path) -> Path:
     run = Path(run).resolve()  # "." has a name, too
     directory, kept = RunDirectory(run), Path(into) / run.name
     if not directory.finished:
-        raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
+        raise RunDirectoryError(f"{run} holds no finished run; finish it before it is archived")
     experiment = Experiment.load(run / "experiment.toml").with_(
         f"data.root='{DataSection.model_fields['root'].default}'"
     )

@@ -157,8 +157,8 @@ def load(path: str | Path) -> History:
                 f" the run again: facade run {quote(f'{path}/experiment.toml')} --out {quote(f'{path}-again')}"
             )
         raise RunDirectoryError(
-            f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
-            f" continue it with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
+            f"{path} is not finished (round {len(gathered.heard)} of {rounds}); continue it with:"
+            f" {directory.resume_command}"
         )
     evaluation, heard_finally = gathered.final
     return History(

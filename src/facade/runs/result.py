@@ -58,8 +58,8 @@ class Result:
 
         directory = RunDirectory(Path(path))
         if not directory.finished:
-            what = "an unfinished run; finish it with --resume" if directory.started else "no run"
-            raise RunDirectoryError(f"{path} holds {what}")
+            unfinished = f"an unfinished run; finish it with: {directory.resume_command}"
+            raise RunDirectoryError(f"{path} holds {unfinished if directory.started else 'no run'}")
         if not (directory.path / "models.safetensors").exists():
             raise RunDirectoryError(
                 f"{path} holds what a run found but not its models; compute it again: facade run"

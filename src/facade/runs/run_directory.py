@@ -19,6 +19,7 @@ import tomllib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from facade.core.names import is_foreign
 from facade.core.types import Row
@@ -62,30 +63,35 @@ class RunDirectory:
         kept = self.path / "rows.jsonl.gz"
         return RowsFile(kept if kept.exists() else self.path / "rows.jsonl")
 
+    @property
+    def resume_command(self) -> str:
+        """What continues the run in a shell."""
+        return f"facade run {quote(f'{self.path}/experiment.toml')} --out {quote(str(self.path))} --resume"
+
     def check(self, experiment: Experiment, resume: bool) -> None:
         """Raise RunDirectoryError if the experiment cannot be run, or continued, here."""
         if not self.path.exists():
             return
         if not self.path.is_dir():
-            raise RunDirectoryError(f"--out {self.path} is a file; give a directory that is new or empty")
+            raise RunDirectoryError(f"{self.path} is a file; give a directory that is new or empty")
         if not self.started:
             if all(store.is_temporary(path) or path.name in _OF_TRACKERS for path in self.path.iterdir()):
                 return
-            raise RunDirectoryError(f"--out {self.path} holds other files; give a directory that is new or empty")
+            raise RunDirectoryError(f"{self.path} holds other files; give a directory that is new or empty")
         differing = differences(decisive_settings(self.experiment()), decisive_settings(experiment.model_dump()))
         if resume and differing:
             raise RunDirectoryError(
-                f"--out {self.path} holds another experiment, which cannot be resumed by this one: "
+                f"{self.path} holds another experiment, which cannot be resumed by this one: "
                 f"{', '.join(differing)}; give another directory, or the settings of that run"
             )
         if (self.path / "rows.jsonl.gz").exists() and not self.finished:
             raise RunDirectoryError(
-                f"--out {self.path} is a kept run without its result, which cannot be continued; give another directory"
+                f"{self.path} is a kept run without its result, which cannot be continued; give another directory"
             )
         if not resume:
             what = "a run of another experiment" if differing else "a run of this experiment"
-            remedy = "give another directory or remove it" if differing else "add --resume to continue it"
-            raise RunDirectoryError(f"--out {self.path} already holds {what}; {remedy}")
+            remedy = "give another directory or remove it" if differing else "add `resume=True` to continue it"
+            raise RunDirectoryError(f"{self.path} already holds {what}; {remedy}")
 
     def experiment(self) -> Row:
         """The resolved experiment, with fields that are younger than the run at their defaults. One with a user's own

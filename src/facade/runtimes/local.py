@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -12,7 +12,6 @@ from facade.core import tree
 from facade.core.engine import Played, RoundLoop, drive, play
 from facade.core.messages import Inbox, Post, delivered
 from facade.core.turn import Shard
-from facade.data.federation import Federation
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
 from facade.learning.torch_threads import one_intra_op_thread
@@ -20,33 +19,16 @@ from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint
 from facade.runs.result import Result
 from facade.runs.state_files import PiecewiseTree
-from facade.runs.stop_signals import StopSignals
-from facade.runtimes.recorder import FinalState, Progress, Recorder, record
+from facade.runtimes.recorder import FinalState, Recorder, RunOptions, record
 
 
-def run(
-    experiment: Experiment,
-    out: str | Path | None = None,
-    *,
-    resume: bool = False,
-    federation: Federation | None = None,
-    progress: Progress | None = None,
-    stop_signals: StopSignals | None = None,
-) -> Result:
+def run(experiment: Experiment, out: str | Path | None = None, **options: Unpack[RunOptions]) -> Result:
     """Run an experiment with all nodes in this process; with `out`, write a run directory.
 
     With `resume`, a run that the directory holds is continued from its newest checkpoint, to the
-    same bits as if it had never stopped; a complete one is loaded. `stop_signals`: one that is listening already.
+    same bits as if it had never stopped; a complete one is loaded.
     """
-    return record(
-        experiment,
-        out,
-        lambda setup: Simulation(setup).compute,
-        resume=resume,
-        federation=federation,
-        progress=progress,
-        stop_signals=stop_signals,
-    )
+    return record(experiment, out, lambda setup: Simulation(setup).compute, **options)
 
 
 class Simulation:

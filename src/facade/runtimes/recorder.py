@@ -10,8 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypedDict
 
 from facade.core import tree
 from facade.core.types import Row
@@ -73,6 +72,16 @@ class FinalState(NamedTuple):
 
 Compute = Callable[["Recorder"], Result]
 """Plays a run from where `Recorder.start` says to what `Recorder.finish` makes of it."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What every runtime lets its callers say, as `facade.run` describes it."""
+
+    resume: bool
+    federation: Federation | None
+    progress: Progress | None
+    stop_signals: StopSignals | None
+    """Those that are listened to already."""
 
 
 def record(
@@ -185,17 +194,17 @@ class Recorder:
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
                 self._kept = round
         if asked:
-            self.heed()
+            self.raise_if_stopped()
 
     def _is_due(self, round: int) -> bool:
         return round > self._kept and self.setup.plan.evaluates(round)
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
         checkpoint is kept."""
         if self._stop_signals is not None and self._stop_signals.received is not None:
-            said = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
-            raise StoppedError(said, self._stop_signals.received)
+            sentence = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
+            raise StoppedError(sentence, self._stop_signals.received)
 
     def finish(self, final: FinalState) -> Result:
         """Sum up the run from its rows and what is left of the nodes."""
@@ -221,10 +230,9 @@ class Recorder:
     def _way_on(self) -> str:
         if self._files is None:
             return "without a run directory nothing is kept"
-        path = self._files.path
         if self.setup.experiment.data.source == "given":
-            return f"continue with run(experiment, '{path}', resume=True, federation=...)"
-        return f"continue with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
+            return f"continue with run(experiment, '{self._files.path}', resume=True, federation=...)"
+        return f"continue with: {self._files.resume_command}"
 
     def _time(self, done: int) -> None:
         now = time.perf_counter()

@@ -74,8 +74,8 @@ def expected(jobs: Sequence[Job]) -> Expected:
         except ExperimentError as error:
             raise ExperimentError(f"{where}: {error}") from error
         except Exception as error:
-            said = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
-            reasons.append(f"{where}: {said}")
+            reason = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
+            reasons.append(f"{where}: {reason}")
     priced = [(job, prices[kind(job.experiment)]) for job in jobs if kind(job.experiment) in prices]
     seconds = sum(price.of(job.experiment, job.done) for job, price in priced)
     return Expected(seconds, len(prices), len(jobs) - len(priced), reasons)
