@@ -52,7 +52,7 @@ def test_losses_without_end_are_given_up_with_a_sentence(stand_in, tmp_path):
     assert len(said) == cluster.ATTEMPTS
     assert str(given_up.value) == (
         "a worker was lost (ActorDiedError: it is gone), again and again since round 3; what was computed is kept:"
-        " mend the cluster and add --resume"
+        " mend the cluster and add `resume=True`"
     )
 
 

@@ -64,9 +64,9 @@ def imagenette(data: DataSection) -> Dataset:
             f"{place} holds the classes {', '.join(names[:3])}, ... but Imagenette's folders are"
             f" {', '.join(IMAGENETTE)}; get it again, or use source 'folder'"
         )
-    found = _read(place, data, 3)
-    classes = [IMAGENETTE[name] for name in found.classes]
-    return Dataset(found.train, found.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=found.notes)
+    folders = _read(place, data, 3)
+    classes = [IMAGENETTE[name] for name in folders.classes]
+    return Dataset(folders.train, folders.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=folders.notes)
 
 
 def flickr_mammals(data: DataSection) -> Dataset:

@@ -170,8 +170,8 @@ def _check_tables(written: Mapping[str, Any]) -> None:
 def _check_override(name: str, section: str, table: Any) -> None:
     """Refuse a section of an algorithm's overrides that could not be applied, though nobody asks for it yet."""
     prefix = f"override.{name}"
-    if section not in (known := ("algorithm", *SECTIONS)):
-        raise unknown("key", f"{prefix}.{section}", [f"{prefix}.{each}" for each in known])
+    if section not in (sections := ("algorithm", *SECTIONS)):
+        raise unknown("key", f"{prefix}.{section}", [f"{prefix}.{each}" for each in sections])
     if not isinstance(table, Mapping):
         raise ExperimentError(f"{prefix}.{section} = {table!r} is not possible: expected a table")
     if section in SECTIONS:

@@ -92,8 +92,8 @@ class History:
         """How many heads there are to choose from; 0 for algorithms without."""
         if self.choice is None:
             return 0
-        given = self.experiment["algorithm"].get("heads")
-        return given if isinstance(given, int) else int(self.choice.max()) + 1
+        heads = self.experiment["algorithm"].get("heads")
+        return heads if isinstance(heads, int) else int(self.choice.max()) + 1
 
     @property
     def tested_by_oracle(self) -> bool:
@@ -214,15 +214,15 @@ def _evaluation(rows: list[Row]) -> Evaluation:
 
 def find(paths: Iterable[str | Path]) -> list[Path]:
     """Run directories among the paths: a run itself, or all runs directly or further below."""
-    found: list[Path] = []
+    runs: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise RunDirectoryError(f"{path} does not exist; give a run directory or a directory that holds runs")
-        here = list(_runs_below(path))
-        if not here:
+        below = list(_runs_below(path))
+        if not below:
             raise RunDirectoryError(f"{path} holds no run; give a run directory or a directory that holds runs")
-        found += [run for run in here if run not in found]
-    return found
+        runs += [run for run in below if run not in runs]
+    return runs
 
 
 def _runs_below(path: Path) -> Iterator[Path]:
@@ -238,7 +238,7 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
     the `whole` is asked for, refused; a second run of the same experiment and seed is left out, or, where the
     `whole` is asked for and its results are others, refused."""
     runs: dict[tuple[str, int], History] = {}
-    on: dict[str, History] = {}
+    by_data: dict[str, History] = {}
     unfinished: list[str] = []
     for path in find(paths):
         try:
@@ -246,20 +246,22 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
         except RunDirectoryError as error:
             unfinished.append(str(error))
             continue
-        like = on.setdefault(run.data_point, run)
-        if differing_facts(like.data, run.data):
+        first = by_data.setdefault(run.data_point, run)
+        if differing_facts(first.data, run.data):
             raise RunDirectoryError(
-                f"{path} and {like.path} have the same [data] and seed but were computed on other data; look at them"
+                f"{path} and {first.path} have the same [data] and seed but were computed on other data; look at them"
                 " one at a time"
             )
         twin = runs.setdefault((run.point_hash, run.seed), run)
         if twin is run:
             continue
-        alike = np.array_equal(twin.final.confusion, run.final.confusion)
-        said = f"{path} repeats the experiment and seed of {twin.path}" + ("" if alike else ", with other results")
-        if whole and not alike:
-            raise RunDirectoryError(f"{said}; say which of the two counts, by naming it alone")
-        warnings.warn(f"{said}; it is left out", stacklevel=2)
+        same_results = np.array_equal(twin.final.confusion, run.final.confusion)
+        sentence = f"{path} repeats the experiment and seed of {twin.path}" + (
+            "" if same_results else ", with other results"
+        )
+        if whole and not same_results:
+            raise RunDirectoryError(f"{sentence}; say which of the two counts, by naming it alone")
+        warnings.warn(f"{sentence}; it is left out", stacklevel=2)
     if unfinished and (whole or not runs):
         raise RunDirectoryError("; ".join(unfinished))
     for complaint in unfinished:

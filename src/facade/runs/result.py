@@ -44,12 +44,11 @@ class Result:
     run_dir: Path | None = None
 
     def __repr__(self) -> str:
-        of, told = self.experiment, self.summary
-        shares = ", ".join(f"{100 * share:.1f} %" for share in told.get("clusters") or [told["all"]])
+        experiment, summary = self.experiment, self.summary
+        shares = ", ".join(f"{100 * share:.1f} %" for share in summary.get("clusters") or [summary["all"]])
         where = "" if self.run_dir is None else f", in {self.run_dir}"
-        return (
-            f"<Result of {of.algorithm['name']}: {of.n} nodes, {of.training.rounds} rounds, accuracy {shares}{where}>"
-        )
+        size = f"{experiment.n} nodes, {experiment.training.rounds} rounds"
+        return f"<Result of {experiment.algorithm['name']}: {size}, accuracy {shares}{where}>"
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
@@ -108,9 +107,9 @@ def health_of_heads(last: list[Row]) -> Row:
         return {}
     heard = np.array([row["head_last_heard"] for row in last]).max(0) + 1
     losses = np.array([row["head_losses"] for row in last], dtype=np.float64)  # None, where unscored, becomes NaN
-    known = ~np.isnan(losses).any(0)
-    dead = {j: int(heard[j]) + 1 for j in np.nonzero(known)[0].tolist() if last[0]["round"] - heard[j] >= MEMORY}
-    alive = [j for j in np.nonzero(known)[0].tolist() if j not in dead]
+    scored = ~np.isnan(losses).any(0)
+    dead = {j: int(heard[j]) + 1 for j in np.nonzero(scored)[0].tolist() if last[0]["round"] - heard[j] >= MEMORY}
+    alive = [j for j in np.nonzero(scored)[0].tolist() if j not in dead]
     apart = {(a, b): np.abs(losses[:, a] - losses[:, b]).mean() for a, b in itertools.combinations(alive, 2)}
     alike = [list(pair) for pair, distance in apart.items() if distance < _ALIKE * losses[:, list(pair)].mean()]
     return {"dead_heads": {str(j): since for j, since in dead.items()}, "alike_heads": alike}

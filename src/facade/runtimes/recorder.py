@@ -186,14 +186,14 @@ class Recorder:
 
     def between_rounds(self, round: int, state: Callable[[], PiecewiseTree]) -> None:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
-        asked = self._stop_signals is not None and self._stop_signals.received is not None
-        if self._files is not None and (asked or self._is_due(round)):
-            if asked:
+        stopping = self._stop_signals is not None and self._stop_signals.received is not None
+        if self._files is not None and (stopping or self._is_due(round)):
+            if stopping:
                 self._time(round)  # of the rounds since the last evaluation
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
                 self._kept = round
-        if asked:
+        if stopping:
             self.raise_if_stopped()
 
     def _is_due(self, round: int) -> bool:

@@ -159,8 +159,8 @@ class Worker:
                 ids.append(nodes)
                 parts.append(own)
             elif shard in fetched:
-                asked = wanted[shard]
-                ids.append(nodes if asked is None else asked)
+                senders_wanted = wanted[shard]
+                ids.append(nodes if senders_wanted is None else senders_wanted)
                 parts.append(fetched[shard])
         senders = torch.from_numpy(np.concatenate(ids))
         flat = {name: torch.from_numpy(_joined([part[name] for part in parts])) for name in own}
