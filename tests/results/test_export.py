@@ -374,7 +374,10 @@ def test_heads_that_nobody_deploys_are_not_offered(command, runs, site, tmp_path
 
 def test_a_site_with_other_inputs_or_classes_is_refused(command, runs, tmp_path):
     x, y = np.zeros((20, 9, 9), np.uint8), np.arange(20) % 2
-    for changed, said in {"shape": "take inputs of shape [1, 8, 8]", "classes": "the run knows no class 'cat'"}.items():
+    for changed, said in {
+        "shape": "takes inputs of shape [1, 8, 8]",
+        "classes": "the run knows no class 'cat'",
+    }.items():
         images = x if changed == "shape" else x[:, :8, :8]
         names = {"classes": np.array(["cat", "dog"])} if changed == "classes" else {}
         np.savez(tmp_path / "s.npz", x_train=images, y_train=y, x_test=images, y_test=y, **names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +36,7 @@ def bench(
             console.print(f"\n{title}", style="bold")
             _print(console, values, 1)
         if out_file is not None:  # after every part: they take minutes
-            store.replace(out_file, (json.dumps(numbers, indent=1) + "\n").encode())
+            store.replace_json(out_file, numbers)
     if out_file is not None:
         console.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:

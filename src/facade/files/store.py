@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import mmap
 import os
 import secrets
@@ -16,7 +17,7 @@ import struct
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from facade.errors import StorageError
 
@@ -31,6 +32,11 @@ Buffer = bytes | memoryview
 def replace(path: Path, content: bytes) -> None:
     """Make `content` the content of `path` in one step; its directory is made."""
     write(path, [content])
+
+
+def replace_json(path: Path, content: Any) -> None:
+    """`replace` by JSON that people can read."""
+    replace(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def write(path: Path, parts: Iterable[Buffer]) -> None:

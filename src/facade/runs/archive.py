@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 from facade.data.section import DataSection
@@ -41,5 +40,5 @@ def archive(run: str | Path, into: str | Path) -> Path:
     for name in _COPIED:
         store.replace(kept / name, (run / name).read_bytes())
     store.replace(kept / "rows.jsonl.gz", gzip.compress(rows.read_bytes(), mtime=0))
-    store.replace(kept / "result.json", (json.dumps(summary, indent=1) + "\n").encode())
+    store.replace_json(kept / "result.json", summary)
     return kept

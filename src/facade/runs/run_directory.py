@@ -149,8 +149,8 @@ class RunDirectory:
         """Write what is known before the first round; an earlier beginning of the same run is
         written over, its rows are cut."""
         store.replace(self.path / "experiment.toml", experiment.toml().encode())
-        self._json("federation.json", federation_facts(federation))
-        self._json("environment.json", environment)
+        store.replace_json(self.path / "federation.json", federation_facts(federation))
+        store.replace_json(self.path / "environment.json", environment)
         self.cut("rows.jsonl", 0)
         self.cut("timings.jsonl", 0)
 
@@ -161,7 +161,7 @@ class RunDirectory:
         recorded = self.read("environment.json")
         continuation = continued(recorded, environment, rounds)
         if continuation.recorded != recorded:
-            self._json("environment.json", continuation.recorded)
+            store.replace_json(self.path / "environment.json", continuation.recorded)
         if continuation.deciding:
             warnings.warn(
                 f"continuing in another environment ({', '.join(continuation.deciding)}): results need not be equal to"
@@ -199,7 +199,4 @@ class RunDirectory:
         """Write the final models and, last of all, the summary."""
         store.sync(self.path / "rows.jsonl")
         store.write(self.path / "models.safetensors", state_files.file_parts(models))
-        self._json("result.json", summary)
-
-    def _json(self, name: str, content: Row) -> None:
-        store.replace(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+        store.replace_json(self.path / "result.json", summary)
