@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ from facade.data.decoded import CACHE, Decoding, File, decoded
 from facade.data.errors import DataError
 from facade.data.partition import held_out
 from facade.data.samples import Dataset, Labelled
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
+from facade.data.section import DataSection
 
 IMAGENETTE = {
     "n01440764": "tench",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from facade.core import tree
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
@@ -57,8 +58,6 @@ def export(run: str | Path, out: str | Path, node: int | None = None, head: int 
 
 def package(model: Deployed, name: str, classes: list[str], out: Path, write_card: WriteCard) -> WrittenPackage:
     """Write a model, whose architecture has the given name, in all forms that it can have."""
-    from safetensors.torch import save
-
     _refuse_full(out)
     forms = {"model.pt2": portable.program(model), "model.onnx": portable.onnx(model)}
     files = {file: form.content for file, form in forms.items() if form.content is not None}

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 import numpy as np
+from safetensors.torch import load_file
 from torch import nn
 
 from facade.algorithms.seeding.health import MEMORY
@@ -53,8 +54,6 @@ class Result:
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """The finished run that a directory holds. Data are not needed."""
-        from safetensors.torch import load_file
-
         directory = RunDirectory(Path(path))
         if not directory.finished:
             unfinished = f"an unfinished run; finish it with: {directory.resume_command}"

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypedDict
 
+from safetensors.torch import load_file
+
 from facade.core import tree
 from facade.core.types import Row
 from facade.data.federation import Federation
@@ -219,8 +221,6 @@ class Recorder:
         if files is None:
             models, path = state_files.joined(final.models), None
         else:
-            from safetensors.torch import load_file
-
             files.finish(final.models, summary)
             Checkpoints(files).remove()
             models, path = load_file(files.path / "models.safetensors"), files.path

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from facade.runs.stop_signals import StopSignals
+from facade.runtimes import local
 from facade.sweep.jobs import Job
 from facade.sweep.worker import Event, compute
 
@@ -39,8 +40,6 @@ def compute_all(jobs: Sequence[Job], at_once: int, on_event: OnEvent, stop_signa
     if at_once > 1:
         yield from _in_processes(jobs, min(at_once, len(jobs)), on_event, stop_signals)
         return
-    from facade.runtimes import local
-
     run = functools.partial(local.run, stop_signals=stop_signals)
     with stop_signals.listening():
         for job in jobs:

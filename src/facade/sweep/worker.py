@@ -15,13 +15,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facade.errors import FacadeError, StoppedError, StorageError
+from facade.experiment.config import Experiment
 from facade.files import store
-
-if TYPE_CHECKING:
-    from facade.experiment.config import Experiment
+from facade.runtimes import local
+from facade.runtimes.recorder import Quiet
 
 Event = dict[str, Any]
 
@@ -29,7 +29,6 @@ Event = dict[str, Any]
 def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None], run: Callable[..., Any]) -> Event:
     """Run or resume one experiment by `run`; how it ended. Whatever goes wrong in it ends this run only. Where
     a user's own code failed is written to NAME-failure.txt beside the run directory."""
-    from facade.runtimes.recorder import Quiet
 
     class EventProgress(Quiet):
         def start(self, experiment: Experiment, done: int) -> None:
@@ -69,9 +68,6 @@ def _written(error: Exception, file: Path) -> str:
 
 def serve() -> None:
     """Compute what standard input asks for until it ends or somebody asks to stop."""
-    from facade.experiment.config import Experiment
-    from facade.runtimes import local
-
     events = os.dup(1)
     os.dup2(2, 1)  # whatever a user's code prints must not mix with the events
     sys.path.append("")
