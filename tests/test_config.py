@@ -9,6 +9,7 @@ from experiments import written
 from facade import Experiment, ExperimentError
 from facade.algorithms import ALGORITHMS
 from facade.algorithms.el import EL
+from facade.experiment.decisive_settings import ADDED_LATER, decisive_settings
 
 DIGITS = {"data": {"source": "digits", "clusters": "30:2"}}
 
@@ -45,6 +46,23 @@ def test_what_changes_the_result_is_hashed(setting):
     assert Experiment.of(DIGITS, [setting]).hash != Experiment.of(DIGITS).hash
 
 
+@pytest.mark.parametrize(("section", "key"), [(s, key) for s, fields in ADDED_LATER.items() for key in fields])
+def test_an_experiment_that_is_older_than_a_field_is_the_one_in_which_the_field_changes_nothing(section, key):
+    today = Experiment.of(DIGITS).model_dump()
+    older = today | {section: {k: v for k, v in today[section].items() if k != key}}
+    assert today[section][key] == ADDED_LATER[section][key]
+    assert Experiment.of(older).hash == Experiment.of(DIGITS).hash
+    assert decisive_settings(older) == decisive_settings(today)
+    assert f"{section}.{key}" not in decisive_settings(today)
+
+
+def test_a_field_that_was_added_later_counts_once_it_changes_something():
+    ring = {"name": "edges", "edges": "0-1 1-2 2-0"}
+    three = Experiment.of({"data": {"source": "digits", "clusters": "2:1"}, "topology": ring})
+    assert decisive_settings(three.model_dump())["topology.edges"] == ring["edges"]
+    assert three.with_("topology.edges=0-1 1-2").hash != three.hash
+
+
 def test_an_override_applies_to_its_algorithm_alone_and_settings_win():
     written = DIGITS | {"training": {"lr": 0.2}, "override": {"el": {"training": {"lr": 0.05}}}}
     assert Experiment.of(written).training.lr == 0.2
@@ -71,6 +89,17 @@ def test_what_a_file_says_is_kept_though_it_be_another_algorithms_default():
     written = DIGITS | {"algorithm": {"name": "facade", "all_reduce": True}, "topology": {"name": "regular"}}
     assert Experiment.of(written, ["algorithm.name=dac"]).algorithm["all_reduce"]
     assert Experiment.of(written, ["algorithm.name=ifca"]).topology.name == "regular"
+
+
+def test_a_run_that_is_older_than_a_field_serves_another_algorithm_too():
+    older = Experiment.of(DIGITS, ["algorithm.name=ifca"]).model_dump()
+    del older["topology"]["edges"]
+    assert Experiment.of(older, ["algorithm.name=el"]) == Experiment.of(DIGITS, ["algorithm.name=el"])
+
+
+def test_a_file_whose_algorithm_has_no_proper_name_is_refused_whatever_is_set():
+    with pytest.raises(ExperimentError, match=r"algorithm.name = \[1\] is not a name"):
+        Experiment.of(DIGITS | {"algorithm": {"name": [1]}}, ["algorithm.name=el"])
 
 
 def test_the_preset_stands_whatever_the_file_was_made_for():

@@ -1,6 +1,7 @@
 """Imports go one way, those inside functions and those for type checkers included."""
 
 import ast
+from importlib.metadata import version
 from pathlib import Path
 
 import facade
@@ -86,7 +87,12 @@ def test_files_are_short_and_so_are_functions():
 
 def test_importing_facade_loads_no_heavy_library():
     heavy = ("torch", "numpy", "sklearn", "ray", "grpc", "matplotlib", "altair")
-    assert loaded_by("import facade", *heavy) == []
+    assert loaded_by("import facade; facade.__version__", *heavy) == []
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert facade.__version__ == version("facade-dl")
+    assert "__version__" in dir(facade)
 
 
 def test_every_public_name_is_found():

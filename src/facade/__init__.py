@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from facade.runs.result import Result
     from facade.runtimes.run import run
 
+    __version__: str
+
 _HOMES = {
     "Algorithm": "facade.core.algorithm",
     "Experiment": "facade.experiment.config",
@@ -43,10 +45,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("facade-dl")
     if name not in _HOMES:
         raise AttributeError(f"module 'facade' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "__version__"]

@@ -7,8 +7,10 @@ import pytest
 from cluster.stand_in import EXCEPTIONS, StandIn
 from experiments import digits
 from facade import run
-from facade.runtimes.ray import cluster, connection
+from facade.runtimes.ray import connection
+from facade.runtimes.ray import workers as driver
 from facade.runtimes.ray.worker import Worker, packed
+from facade.runtimes.ray.workers import Share, Workers
 from facade.runtimes.recorder import record
 
 
@@ -40,9 +42,9 @@ def run_on(ray, workers):
 
     def call(experiment, shards, out=None, **options):
         def play(setup):
-            share = cluster.Share(shards, cpus=0, threads=1, machines=frozenset())
-            troupe = cluster.Troupe(setup, workers[:shards], ray.put(packed(setup.federation)), share)
-            return lambda recorder: troupe.play(recorder, recorder.start())
+            share = Share(shards, cpus=0, threads=1, machines=frozenset())
+            some = Workers(setup, workers[:shards], ray.put(packed(setup.federation)), share)
+            return lambda recorder: some.play(recorder, recorder.start())
 
         return record(experiment, out, play, **options)
 
@@ -55,7 +57,7 @@ def stand_in(monkeypatch):
     ray = StandIn(1, 1, 1)
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.exceptions", EXCEPTIONS)
-    monkeypatch.setattr(cluster, "SLICE", 0)
+    monkeypatch.setattr(driver, "POLL_SECONDS", 0)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return ray
 

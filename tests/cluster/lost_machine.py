@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from ray.cluster_utils import Cluster
 
 from facade import Experiment
+from facade.runtimes.ray.cluster import run
 from runs import At
 
 
@@ -35,7 +36,7 @@ def main(file, out):
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        result = cluster.run(Experiment.load(file), out, progress=At(7, kill), address=cluster.address)
+        result = run(Experiment.load(file), out, progress=At(7, kill), address=cluster.address)
     cluster.shutdown()
     for warning in said:
         print("warning", warning.message)

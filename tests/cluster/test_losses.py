@@ -11,9 +11,9 @@ import torch
 from cluster.conftest import tiny
 from facade.algorithms.el import EL
 from facade.errors import StoppedError
-from facade.runs.run_directory import versions
+from facade.runs.environment import versions
 from facade.runs.stop_signals import StopSignals
-from facade.runtimes.ray import cluster, sweep
+from facade.runtimes.ray import cluster, sweep, workers
 from facade.runtimes.ray.connection import ClusterError
 from facade.runtimes.recorder import Quiet
 from facade.sweep.jobs import Job
@@ -52,7 +52,7 @@ def test_losses_without_end_are_given_up_with_a_sentence(stand_in, tmp_path):
     assert len(said) == cluster.ATTEMPTS
     assert str(given_up.value) == (
         "a worker was lost (ActorDiedError: it is gone), again and again since round 3; what was computed is kept:"
-        " mend the cluster and add --resume"
+        " mend the cluster and add `resume=True`"
     )
 
 
@@ -80,7 +80,7 @@ def test_whoever_waits_for_ray_to_miss_a_machine_can_be_stopped(stand_in, tmp_pa
 def test_a_cluster_that_others_use_is_waited_for_and_it_is_said(stand_in, simulated):
     busy = stand_in.machines[0]
     busy.held = 1
-    stand_in.at[cluster.PATIENCE + 5] = lambda: setattr(busy, "held", 0)
+    stand_in.at[workers.MOST_POLLS + 5] = lambda: setattr(busy, "held", 0)
     with pytest.warns(UserWarning, match=r"1 of 3 shards have not begun .*; the cluster has 0 CPUs free"):
         assert_same(cluster.run_connected(tiny()), simulated(tiny()))
 
@@ -112,7 +112,7 @@ class Mistaken(EL):
 
 
 def test_a_machine_with_other_versions_is_refused_by_name(stand_in, monkeypatch):
-    monkeypatch.setattr(cluster, "versions", lambda: versions() | {"torch": "9.9", "python": "3.99.1"})
+    monkeypatch.setattr(workers, "versions", lambda: versions() | {"torch": "9.9", "python": "3.99.1"})
     said = (
         f"machine {platform.node()} of the cluster has other versions: torch = {torch.__version__} there and 9.9 here;"
     )
@@ -121,7 +121,7 @@ def test_a_machine_with_other_versions_is_refused_by_name(stand_in, monkeypatch)
 
 
 def test_machines_with_other_processors_are_warned_of(stand_in, simulated, monkeypatch):
-    monkeypatch.setattr(cluster, "cpu", lambda: "Difference Engine")
+    monkeypatch.setattr(workers, "cpu", lambda: "Difference Engine")
     with pytest.warns(UserWarning, match=r"different processors \(.*Difference Engine.*\): its results need not be"):
         found = cluster.run_connected(tiny())
     assert_same(found, simulated(tiny()))

@@ -17,6 +17,7 @@ from experiments import written
 from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes.ray import cluster, connection
+from facade.runtimes.ray import workers as driver
 from facade.runtimes.ray.worker import Worker
 from runs import assert_same
 
@@ -109,12 +110,12 @@ def test_a_cluster_without_a_token_for_it_is_refused_in_one_sentence(tmp_path):
 def test_an_address_where_nobody_is_costs_one_sentence_and_no_minutes():
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         port = somebody.getsockname()[1]
-    with pytest.raises(connection.ClusterError, match=rf"nothing answers at --address 127.0.0.1:{port}"):
+    with pytest.raises(connection.ClusterError, match=rf"nothing answers at `address` 127.0.0.1:{port}"):
         connection._options(f"127.0.0.1:{port}")
 
 
 def test_an_address_without_a_port_is_refused_before_ray_looks_for_it():
-    with pytest.raises(ExperimentError, match="--address head: give the cluster's head as host:port, or 'auto'"):
+    with pytest.raises(ExperimentError, match="`address` head: give the cluster's head as host:port, or 'auto'"):
         connection._options("head")
 
 
@@ -160,12 +161,12 @@ def test_states_and_models_pass_through_the_driver_in_pieces(stand_in, simulated
         return pieces[-1]
 
     monkeypatch.setattr(Worker, "piece", watched)
-    monkeypatch.setattr(cluster, "PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(driver, "PIECE_BYTES", 1 << 16)
     experiment = tiny("data.clusters=40:8", "algorithm.name=el")
     assert_same(cluster.run_connected(experiment, tmp_path / "run"), simulated(experiment))
     models = (tmp_path / "run" / "models.safetensors").stat().st_size
-    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * cluster.PIECE_BYTES, "a checkpoint, and models"
-    assert max(found.nbytes for found in pieces) <= cluster.PIECE_BYTES
+    assert sum(found.nbytes for found in pieces) > 1.9 * models > 20 * driver.PIECE_BYTES, "a checkpoint, and models"
+    assert max(found.nbytes for found in pieces) <= driver.PIECE_BYTES
     assert max(len(found) for found in pieces) > 1
 
 

@@ -82,9 +82,9 @@ def test_pictures_show_each_cluster_its_own_view(tmp_path):
 
 def test_tables_are_not_drawn_and_impossible_places_are_named(toml, tmp_path):
     table = Federation.from_arrays(np.zeros((10, 3)), np.arange(10) % 2, np.zeros((2, 3)), np.arange(2))
-    with pytest.raises(DataError, match="rows of 3 values cannot be drawn"):
+    with pytest.raises(DataError, match="rows of 3 values cannot be drawn, only images can; do without `out`"):
         draw(table, tmp_path / "out.png")
-    with pytest.raises(DataError, match=r"cannot be written"):
+    with pytest.raises(DataError, match=r"below-a-file.png could not be written: File exists"):
         invoke("show", toml, "--out", toml / "below-a-file.png")
 
 

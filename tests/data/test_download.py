@@ -140,6 +140,21 @@ def test_without_a_network_it_says_which_file_to_put_where(tmp_path, offer, serv
     assert not (tmp_path / "new").exists()
 
 
+def test_of_two_who_fetch_the_same_the_second_is_refused_and_the_first_has_it_whole(tmp_path, offer):
+    offer()
+    refusals = []
+
+    def fetch_too(*_):
+        with pytest.raises(DataError, match=r"another process is downloading .*set.bin.part; wait") as refused:
+            get("set", tmp_path)
+        refusals.append(refused)
+
+    get("set", tmp_path, fetch_too)
+    assert refusals
+    assert (tmp_path / "set.bin").read_bytes() == CONTENT
+    assert os.listdir(tmp_path) == ["set.bin"]
+
+
 def test_an_unknown_name_suggests_the_nearest(tmp_path):
     with pytest.raises(ExperimentError, match="unknown data set to download 'cifar'; did you mean 'cifar10'"):
         get("cifar", tmp_path)

@@ -6,7 +6,8 @@ from facade.algorithms import ALGORITHMS
 from facade.data.partition import PARTITIONS
 from facade.data.skews import SKEWS
 from facade.data.sources import SOURCES
-from facade.experiment.config import Experiment, build_algorithm
+from facade.experiment.algorithm_table import build_algorithm
+from facade.experiment.config import Experiment
 from facade.learning.models import MODELS
 from surroundings import EXPERIMENTS
 

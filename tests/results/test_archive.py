@@ -88,7 +88,7 @@ def test_a_run_older_than_a_setting_is_still_the_same(tmp_path):
         lines = file.read_text().splitlines(True)
         file.write_text("".join(line for line in lines if not line.startswith("revival")))
     assert archive(tmp_path / "run", tmp_path / "kept") == kept
-    with pytest.raises(RunDirectoryError, match="already holds a run of this experiment; add --resume"):
+    with pytest.raises(RunDirectoryError, match="already holds a run of this experiment; add `resume=True`"):
         run(tiny(), tmp_path / "run")
 
 

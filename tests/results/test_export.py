@@ -377,7 +377,7 @@ def test_heads_that_nobody_deploys_are_not_offered(command, runs, site, tmp_path
 def test_a_site_with_other_inputs_or_classes_is_refused(command, runs, tmp_path):
     x, y = np.zeros((20, 9, 9), np.uint8), np.arange(20) % 2
     for changed, sentence in {
-        "shape": "take inputs of shape [1, 8, 8]",
+        "shape": "takes inputs of shape [1, 8, 8]",
         "classes": "the run knows no class 'cat'",
     }.items():
         images = x if changed == "shape" else x[:, :8, :8]

@@ -24,7 +24,7 @@ def test_a_sites_classes_are_matched_by_name_and_all_its_samples_count(tmp_path)
     for order in (np.arange(10), np.arange(10)[::-1]):
         site(tmp_path / "site.npz", order)
         data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
-        fits_by_order.append(recommend(tmp_path / "run", data).fits)
+        fits_by_order.append(recommend(tmp_path / "run", data).models)
     assert [len(fits[0].losses) for fits in fits_by_order] == [300, 300]
     for one, other in zip(*fits_by_order, strict=True):
         assert (one.head, one.accuracy) == (other.head, other.accuracy)
@@ -38,7 +38,7 @@ def test_where_a_site_has_no_test_samples_all_it_has_count(tmp_path, count):
     x, y = (raw.images * 15).astype(np.uint8)[:count], raw.target[:count]
     np.savez(tmp_path / "site.npz", x_train=x, y_train=y, classes=np.array([str(d) for d in range(10)]))
     data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
-    assert len(recommend(tmp_path / "run", data).fits[0].losses) == count
+    assert len(recommend(tmp_path / "run", data).models[0].losses) == count
 
 
 def images(path, side):
@@ -58,4 +58,4 @@ def test_a_sites_images_are_scaled_as_the_runs_were(tmp_path):
     described = tiny().model_dump() | {"data": folder | {"path": "theirs", "size": 8, "clusters": "3:1"}}
     run(Experiment.of(described, ["data.skew=none"]), tmp_path / "run")
     recommendation = recommend(tmp_path / "run", DataSection(**folder, path="site", clusters="1"))
-    assert len(recommendation.fits[0].losses) == 12
+    assert len(recommendation.models[0].losses) == 12

@@ -22,8 +22,9 @@ from facade.algorithms.el import EL
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError, StorageError
 from facade.files import store
 from facade.runs.checkpoint import Checkpoints
+from facade.runs.environment import environments
 from facade.runs.history import load_all
-from facade.runs.run_directory import RunDirectory, environments
+from facade.runs.run_directory import RunDirectory
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.local import run as run_here
 from facade.runtimes.recorder import Quiet
@@ -478,7 +479,7 @@ def test_a_run_of_an_accelerator_is_loaded_where_there_is_none(tmp_path):
 
 def test_what_is_not_a_finished_run_is_not_loaded(tmp_path):
     stopped(tiny(), tmp_path / "run", 3)
-    with pytest.raises(RunDirectoryError, match="holds an unfinished run; finish it with --resume"):
+    with pytest.raises(RunDirectoryError, match=r"holds an unfinished run; finish it with: facade run .* --resume"):
         Result.load(tmp_path / "run")
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(RunDirectoryError, match="holds no run"):

@@ -151,3 +151,52 @@ def test_the_directory_of_a_file_is_made_and_one_that_cannot_be_is_a_sentence(tm
 def test_a_place_without_a_name_is_refused_in_a_sentence():
     with pytest.raises(StorageError, match=r"^\. could not be written: it is a directory; name a file"):
         store.replace(Path("."), b"content")
+
+
+def test_two_writers_of_one_file_never_share_a_temporary_one(tmp_path):
+    path = tmp_path / "file"
+
+    def overlapped():
+        yield b"first, "
+        store.replace(path, b"second")
+        assert path.read_bytes() == b"second"
+        yield b"and whole"
+
+    store.write(path, overlapped())
+    assert path.read_bytes() == b"first, and whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_writer_that_fails_leaves_what_another_wrote_meanwhile(tmp_path):
+    path = tmp_path / "file"
+
+    def failing():
+        yield b"half"
+        store.replace(path, b"whole")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.write(path, failing())
+    assert path.read_bytes() == b"whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_files_can_be_read_by_whom_the_system_lets(tmp_path):
+    (tmp_path / "plain").write_bytes(b"x")
+    store.replace(tmp_path / "file", b"x")
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_what_a_crash_left_goes_when_the_next_file_is_stored(tmp_path):
+    kept = Store(tmp_path / "s")
+    kept.save(1, b"x")
+    (tmp_path / "s" / ".000000002.saved.0123456789abcdef.tmp").write_bytes(b"half")
+    kept.save(2, b"x")
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["000000001.saved", "000000002.saved"]
+
+
+def test_what_a_crash_left_in_a_run_directory_goes_when_the_run_is_taken_up_and_the_lock_stays(tmp_path):
+    (tmp_path / ".result.json.0123456789abcdef.tmp").write_bytes(b"half")
+    (tmp_path / ".lock.tmp").touch()
+    with RunDirectory(tmp_path).claimed():
+        assert [path.name for path in tmp_path.iterdir()] == [".lock.tmp"]

@@ -273,7 +273,7 @@ def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(t
         ):  # fmt: skip
             clock[0] = seconds
             watched.rounds_done(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
-        watched.ended(process_pool.Ended(job, "finished"))
+        watched.ended(process_pool.EndedJob(job, "finished"))
     assert capsys.readouterr().err.splitlines() == [
         "run-1  round 2/5",
         "run-1  round 4/5  50.0 25.0 % after 3",
@@ -316,7 +316,9 @@ def test_code_that_leaves_the_process_fails_its_run_and_nobody_waits_for_ever(tm
         raise SystemExit(3)
 
     jobs = jobs_of(tmp_path)
-    ended = list(process_pool.spread(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, StopSignals()))
+    ended = list(
+        process_pool.compute_in_threads(jobs, [contextlib.nullcontext(leaves)], lambda job, event: None, StopSignals())
+    )
     assert [(end.job, end.ended, end.reason) for end in ended] == [(job, "failed", "SystemExit: 3") for job in jobs]
 
 

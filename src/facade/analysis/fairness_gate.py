@@ -64,15 +64,15 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        said = f"{self.clause} = {str(self.limit).lower()}: {self.outcome}"
+        words = f"{self.clause} = {str(self.limit).lower()}: {self.outcome}"
         if self.estimate is not None and self.estimate.mean is not None and not isinstance(self.limit, bool):
-            said += f", {self.estimate.mean:.4f}"
+            words += f", {self.estimate.mean:.4f}"
             if self.estimate.interval is not None:
                 low, high, kind = self.estimate.interval
-                said += f" [{low:.4f}, {high:.4f}] ({kind})"
+                words += f" [{low:.4f}, {high:.4f}] ({kind})"
             if self.close:
-                said += ", but the limit lies inside the interval"
-        return f"{said}; {self.reason}" if self.reason else said
+                words += ", but the limit lies inside the interval"
+        return f"{words}; {self.reason}" if self.reason else words
 
 
 def read(path: str | Path) -> dict[str, float | bool]:
@@ -85,10 +85,10 @@ def read(path: str | Path) -> dict[str, float | bool]:
         raise ExperimentError(f"contract {path} is not valid TOML: {error}") from None
     for name, limit in written.items():
         _check(name, limit)
-    asked = {name: limit for name, limit in written.items() if limit is not False}
-    if not asked:
+    clauses = {name: limit for name, limit in written.items() if limit is not False}
+    if not clauses:
         raise ExperimentError(f"contract {path} has no clause; known: {', '.join(CLAUSES)}")
-    return asked
+    return clauses
 
 
 def _check(name: str, limit: Any) -> None:
@@ -113,13 +113,13 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
     others = any(run.algorithm != "local" for run in runs)
     verdicts = []
     for label, group in zip(labels(groups), groups, strict=True):
-        found = estimates(group, None, local)
+        estimated = estimates(group, None, local)
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
-        asked = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
-        for clause, limit in asked.items():
-            verdict = _judged(name, clause, limit, found, oracle)
+        clauses = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
+        for clause, limit in clauses.items():
+            verdict = _judged(name, clause, limit, estimated, oracle)
             if clause == "min_gain_over_local" and verdict.outcome != "not judged":
                 verdict = replace(verdict, reason=_other_effort(group, local))
             verdicts.append(verdict)
@@ -129,20 +129,20 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
 def _other_effort(group: Sequence[History], local: Sequence[History]) -> str:
     """In words, where training alone had another effort than the runs it is compared with."""
     pairs = [(run.point, other.point) for run in group if (other := alone(run, local)) is not None]
-    said = {
+    differences = {
         f"{key} = {theirs.get(key)} instead of {ours.get(key)}"
         for ours, theirs in pairs
         for key in ("training.rounds", "training.steps", "training.batch")
         if ours.get(key) != theirs.get(key)
     }
-    return f"mind that 'local' was trained with {', '.join(sorted(said))}" if said else ""
+    return f"mind that 'local' was trained with {', '.join(sorted(differences))}" if differences else ""
 
 
-def _judged(experiment: str, name: str, limit: float | bool, found: dict[str, Estimate], oracle: bool) -> Verdict:
+def _judged(experiment: str, name: str, limit: float | bool, estimated: dict[str, Estimate], oracle: bool) -> Verdict:
     clause = CLAUSES[name]
     if oracle and clause.bound != "must":
         return Verdict(experiment, name, limit, "not judged", reason=ORACLE_NOTE)
-    estimate = found.get(clause.number)
+    estimate = estimated.get(clause.number)
     if estimate is None or estimate.mean is None:
         return Verdict(experiment, name, limit, "not judged", reason=_missing(clause))
     if clause.bound == "must":
@@ -157,7 +157,7 @@ def _judged(experiment: str, name: str, limit: float | bool, found: dict[str, Es
 
 def _missing(clause: Clause) -> str:
     if clause.number == "worst_gain":
-        return "it needs runs of 'local' with the same data, model and seeds; name them with --against"
+        return "it needs runs of 'local' with the same data, model and seeds; name them as well"
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"
     if clause.number == "eo":

@@ -18,9 +18,9 @@ import numpy as np
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts, Floats
 from facade.core import seeds
+from facade.runs.federation_facts import differing_facts
 from facade.runs.history import Evaluation, History
 from facade.runs.result import measure
-from facade.runs.run_directory import other_data
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -71,41 +71,41 @@ def estimates(
     """Every number of an experiment, from its runs with different seeds. `target` is an accuracy whose
     price is wanted; `local` are runs of training alone to compare with."""
     each = [numbers(run, target, local) for run in runs]
-    names = list(dict.fromkeys(name for found in each for name in found))
+    names = list(dict.fromkeys(name for numbers_of_run in each for name in numbers_of_run))
     noise = _noise(runs[0], local) if len(runs) == 1 else {}
-    made = {}
+    estimated = {}
     for name in names:
-        points = [found.get(name) for found in each]
+        points = [numbers_of_run.get(name) for numbers_of_run in each]
         interval = noise_interval(each[0][name], noise[name]) if name in noise else student_interval(points)
-        made[name] = Estimate(points, None if interval is None else possible(name, interval))
-    if len(runs) > 1 and "fair_accuracy" in made:
-        made["fair_accuracy_of_means"] = Estimate([_fair_of_means(made)])
-    return made
+        estimated[name] = Estimate(points, None if interval is None else possible(name, interval))
+    if len(runs) > 1 and "fair_accuracy" in estimated:
+        estimated["fair_accuracy_of_means"] = Estimate([_fair_of_means(estimated)])
+    return estimated
 
 
-def _fair_of_means(made: dict[str, Estimate]) -> float:
+def _fair_of_means(estimated: dict[str, Estimate]) -> float:
     """Fair accuracy as the paper computed it: from accuracies that are means over seeds."""
-    means = [estimate.mean for name, estimate in made.items() if name.startswith("cluster_")]
+    means = [estimate.mean for name, estimate in estimated.items() if name.startswith("cluster_")]
     return metrics.fair_accuracy(np.array(means, dtype=np.float64))
 
 
 def numbers(run: History, target: float | None = None, local: Sequence[History] = ()) -> Numbers:
     """The numbers of one run."""
-    found = tested(run.final, run.cluster)
-    every = [*(tested(evaluation, run.cluster) for evaluation in run.evaluations), found]
-    observed = [name for name in found if name in ("fair_accuracy", "all") or name.startswith("cluster_")]
-    found |= {f"highest_{name}": max(numbers[name] for numbers in every) for name in observed}
-    found |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
+    named = tested(run.final, run.cluster)
+    every = [*(tested(evaluation, run.cluster) for evaluation in run.evaluations), named]
+    observed = [name for name in named if name in ("fair_accuracy", "all") or name.startswith("cluster_")]
+    named |= {f"highest_{name}": max(numbers[name] for numbers in every) for name in observed}
+    named |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
     if target is not None and (reached := cost_to(run, target)) is not None:
-        found |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}
+        named |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}
     if (other := alone(run, local)) is not None:
         gain = gains(run, other)
-        found |= {"mean_gain": float(gain.mean()), "worst_gain": float(gain.min())}
+        named |= {"mean_gain": float(gain.mean()), "worst_gain": float(gain.min())}
     if (heads := settlement(run)) is not None:
-        found |= {"unused_heads": float(len(heads.unused)), "shared_heads": float(len(heads.shared))}
+        named |= {"unused_heads": float(len(heads.unused)), "shared_heads": float(len(heads.shared))}
         if heads.settling_round is not None:
-            found["settling_round"] = float(heads.settling_round)
-    return found
+            named["settling_round"] = float(heads.settling_round)
+    return named
 
 
 def tested(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
@@ -250,7 +250,7 @@ def alone(run: History, local: Sequence[History]) -> History | None:
         if other.algorithm == "local"
         and other.seed == run.seed
         and all(other.point.get(k) == v for k, v in wanted)
-        and not other_data(other.data, run.data)
+        and not differing_facts(other.data, run.data)
     ]
     return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
 
@@ -294,5 +294,5 @@ def settlement(run: History) -> Settlement | None:
 
 def settles(run: History) -> bool:
     """Whether every cluster has a head of its own in the end."""
-    found = settlement(run)
-    return found is not None and found.settling_round is not None
+    settled = settlement(run)
+    return settled is not None and settled.settling_round is not None

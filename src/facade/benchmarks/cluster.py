@@ -10,9 +10,10 @@ from facade.benchmarks.efficiency import NODES
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, pairwise, prepared
 from facade.core import tree
 from facade.learning.machine import cores
-from facade.runtimes.ray.cluster import Cluster, Workers
+from facade.runtimes.ray.cluster import Cluster
 from facade.runtimes.ray.connection import connected
-from facade.runtimes.ray.worker import Move
+from facade.runtimes.ray.worker import RoundReport
+from facade.runtimes.ray.workers import Workers
 
 
 class ClusterRounds:
@@ -20,20 +21,20 @@ class ClusterRounds:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self.moves: list[Move] = workers.begin(None)
+        self.reports: list[RoundReport] = workers.begin(None)
 
     def advance(self, rounds: int) -> None:
         """Play some rounds."""
         for _ in range(rounds):
-            self.moves = self._workers.exchange(self.moves)
+            self.reports = self._workers.exchange(self.reports)
 
     def fetched(self) -> int:
         """Messages that the next exchange takes from one shard to another."""
         return sum(
             len(nodes)
-            for shard, move in enumerate(self.moves)
-            if move.wanted is not None
-            for other, nodes in enumerate(move.wanted)
+            for shard, report in enumerate(self.reports)
+            if report.wanted is not None
+            for other, nodes in enumerate(report.wanted)
             if other != shard and nodes is not None
         )
 

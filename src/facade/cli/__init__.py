@@ -10,8 +10,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from facade.cli.app import CommonOptions, app
 from facade.cli.console import err
+from facade.cli.flags import with_flags
 from facade.errors import FacadeError, StoppedError
 
 
@@ -32,11 +35,16 @@ def main() -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, StoppedError):
-        return str(error)
+        return _with_flags(str(error))
     if isinstance(error, FacadeError):
-        return f"error: {error}"
+        return _with_flags(f"error: {error}")
     # It is of code of the user's own, or a mistake of ours.
     return f"error: {type(error).__name__}: {error} ({_where(error)}); `facade --debug ...` shows the way there"
+
+
+def _with_flags(sentence: str) -> str:
+    """What the library says, with options of the given command in place of arguments."""
+    return with_flags(sentence, typer.main.get_command(app), sys.argv[1:])
 
 
 def _where(error: Exception) -> str:
@@ -49,4 +57,4 @@ def _where(error: Exception) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {message}", style="yellow", soft_wrap=True)
+    err.print(_with_flags(f"warning: {message}"), style="yellow", soft_wrap=True)

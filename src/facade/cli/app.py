@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+import facade
 from facade.cli import data, network, node
 from facade.cli.bench import bench
 from facade.cli.check import check
@@ -42,9 +43,7 @@ class CommonOptions:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        out.print(f"facade {version('facade-dl')}")
+        out.print(f"facade {facade.__version__}")
         raise typer.Exit
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ def bench(
     """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
     from facade.benchmarks import parts
     from facade.files import store
-    from facade.runs.run_directory import environment
+    from facade.runs.environment import environment
 
     benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
     if only:
@@ -38,7 +37,7 @@ def bench(
             console.print(f"\n{title}", style="bold")
             _print(console, values, 1)
         if out_file is not None:  # after every part: they take minutes
-            store.replace(out_file, (json.dumps(numbers, indent=1) + "\n").encode())
+            store.replace_json(out_file, numbers)
     if out_file is not None:
         console.print(f"\nWritten to {out_file}", soft_wrap=True)
     if as_json:

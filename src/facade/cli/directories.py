@@ -25,10 +25,11 @@ def _numbered(name: str) -> Iterator[Path]:
 def run_directory(experiment: Experiment, resume: bool) -> Path:
     """The directory of an experiment's run: a fresh one or, to resume, that of its last run."""
     from facade.core.names import short
-    from facade.runs.run_directory import RunDirectory, determining
+    from facade.experiment.decisive_settings import decisive_settings
+    from facade.runs.run_directory import RunDirectory
 
     name = f"{experiment.name}-{short(experiment.algorithm['name'])}-seed{experiment.seed}"
-    wanted = determining(experiment.model_dump())
+    wanted = decisive_settings(experiment.model_dump())
     earlier = [RunDirectory(path) for path in itertools.takewhile(Path.exists, _numbered(name))] if resume else []
-    same = [run.path for run in earlier if run.started and determining(run.described()) == wanted]
+    same = [run.path for run in earlier if run.started and decisive_settings(run.experiment()) == wanted]
     return same[-1] if same else fresh_directory(name)

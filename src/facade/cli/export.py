@@ -13,7 +13,7 @@ from facade.cli.console import Json, out, prose, write_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from facade.export.package import Exported
+    from facade.export.package import WrittenPackage
     from facade.export.recommend import OfferedModel, Recommendation
 
 Run = Annotated[Path, typer.Argument(help="The directory of a finished run.")]
@@ -32,7 +32,7 @@ def export(
     print_exported(write(run, out_dir, node, head))
 
 
-def print_exported(exported: Exported) -> None:
+def print_exported(exported: WrittenPackage) -> None:
     """What was written, and what could not be."""
     for path in exported.files:
         out.print(str(path), soft_wrap=True)
@@ -54,7 +54,7 @@ def recommend(
 
     recommendation = recommend_from(run, DataSection(source=data, clusters="1", skew="none", root=root, path=path))
     console = prose(as_json)
-    fits = recommendation.fits
+    fits = recommendation.models
     _print_models(console, recommendation)
     export_command = f"facade export {quote(str(run))} --node {fits[0].nodes[0]} -o DIR"
     console.print(f"{_verdict(fits)} Take it home: {export_command}", soft_wrap=True)
@@ -68,7 +68,7 @@ def recommend(
 
 def _print_models(console: Console, recommendation: Recommendation) -> None:
     """The best models, one a line, and the heads that are not offered."""
-    fits = recommendation.fits
+    fits = recommendation.models
     for fit in fits[:_MOST_LINES]:
         who = f"{len(fit.nodes)} node{'s' if len(fit.nodes) > 1 else ''}"
         console.print(f"{fit.name:>10}  loss {fit.loss:.4f}  accuracy {fit.accuracy:.1%}  ({who})")

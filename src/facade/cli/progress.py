@@ -29,7 +29,7 @@ from facade.data.clusters import cluster_names
 if TYPE_CHECKING:
     from facade.experiment.config import Experiment
     from facade.sweep.jobs import Job
-    from facade.sweep.process_pool import Ended
+    from facade.sweep.process_pool import EndedJob
 
 
 WIDE = 100
@@ -135,7 +135,7 @@ class SweepProgress(_Bars):
             accuracy = self._accuracies.get(job.path, "")
             self._console.print(f"{job.path.name}  round {event['done']}/{rounds}{accuracy}", soft_wrap=True)
 
-    def ended(self, end: Ended) -> None:
+    def ended(self, end: EndedJob) -> None:
         """A run is over."""
         if end.job.path in self._tasks:
             self._bars.remove_task(self._tasks.pop(end.job.path))

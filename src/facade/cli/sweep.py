@@ -18,9 +18,9 @@ from facade.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from facade.sweep.jobs import Job
-    from facade.sweep.process_pool import Ended, Tell
+    from facade.sweep.process_pool import EndedJob, OnEvent
 
-    Compute = Callable[[Sequence[Job], Tell, StopSignals], Iterator[Ended]]
+    Compute = Callable[[Sequence[Job], OnEvent, StopSignals], Iterator[EndedJob]]
 
 
 def sweep(
@@ -100,12 +100,12 @@ def _pool(runtime: str, address: str | None, jobs: int | None) -> Iterator[Pool]
     yield Pool(size, threads, lambda todo, *how: compute_all(todo, size, *how))
 
 
-def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[Ended]:
+def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[EndedJob]:
     """Compute what is to do, under one progress display; the runs that failed."""
     from facade.cli.progress import SweepProgress
 
     stop_signals = StopSignals()
-    ends: list[Ended] = []
+    ends: list[EndedJob] = []
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
         for end in compute(todo, progress.rounds_done, stop_signals):
             progress.ended(end)

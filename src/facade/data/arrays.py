@@ -76,11 +76,11 @@ def class_names(train: Tensor, test: Tensor, names: Sequence[str] | None, what: 
     """One name per class, after checking that all labels are among them and can be learned. Without names given,
     classes are those of the training labels, which must be 0, 1, 2, ... without a gap."""
     if names is None:
-        found = np.unique(train.numpy())
-        if found[-1] != len(found) - 1:
-            missing = int(np.nonzero(found != np.arange(len(found)))[0][0])
+        present = np.unique(train.numpy())
+        if present[-1] != len(present) - 1:
+            missing = int(np.nonzero(present != np.arange(len(present)))[0][0])
             raise DataError(
-                f"{what}: no training sample has class {missing}, but one has class {found[-1]}; number classes 0, 1,"
+                f"{what}: no training sample has class {missing}, but one has class {present[-1]}; number classes 0, 1,"
                 " 2, ... without a gap, or give their names"
             )
     count = int(train.max()) + 1 if names is None else len(names)

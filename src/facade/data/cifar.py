@@ -9,7 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from facade.data.errors import DataError
 from facade.data.samples import Dataset, Labelled
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
+from facade.data.section import DataSection
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 GROUPS = [[0, 1, 8, 9], [2, 3, 4, 5, 6, 7]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,11 +10,9 @@ from facade.core.names import is_foreign
 from facade.core.types import Ids
 from facade.data.named import named
 from facade.data.samples import Dataset, Holdings, Labelled
+from facade.data.section import DataSection
 from facade.data.skews import CHANGES, SELECTIONS, SKEWS, Change, View, none
 from facade.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
 
 _CHUNK = 1024
 """Images changed at a time, so that loading needs little memory beyond the images themselves."""

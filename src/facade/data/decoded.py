@@ -12,7 +12,6 @@ import hashlib
 import json
 import logging
 import os
-import uuid
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from facade.data.errors import DataError
+from facade.errors import StorageError
+from facade.files import store
 from facade.learning.machine import cores
 
 CACHE = ".facade-cache"
@@ -70,41 +71,28 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list
         with contextlib.suppress(OSError, ValueError):  # a damaged cache is made again
             return _opened(pixels), json.loads(notes.read_text())
     log.info("decoding %d images; this is done once", len(files))
-    channels, said = _survey(files, how)
+    channels, conversions = _survey(files, how)
     shape = (len(files), channels, how.size, how.size)
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with replacing(pixels) as part:
+        with store.replacing(pixels) as part:
             mapped = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
             if hasattr(os, "posix_fallocate"):  # on a full disk that is an error, and writing to the map a crash
                 with part.open("r+b") as whole:
                     os.posix_fallocate(whole.fileno(), 0, part.stat().st_size)
             _fill(mapped, files)
             mapped.flush()
-            with replacing(notes) as beside:
-                beside.write_text(json.dumps(said))
-    except OSError as error:  # a read-only place: every load decodes again
-        warnings.warn(f"{cache} cannot be written ({error.strerror}); decoded images are not kept", stacklevel=2)
+            store.replace(notes, json.dumps(conversions).encode())
+    except StorageError as error:  # a read-only place: every load decodes again
+        warnings.warn(f"decoded images are not kept: {error}", stacklevel=2)
         array = np.empty(shape, np.uint8)
         _fill(array, files)
-        return torch.from_numpy(array), said
-    return _opened(pixels), said
+        return torch.from_numpy(array), conversions
+    return _opened(pixels), conversions
 
 
 def _opened(pixels: Path) -> Tensor:
     # Copy on write: unchanged pages stay on disk, and changing the tensor never changes the file.
     return torch.from_numpy(np.load(pixels, mmap_mode="c", allow_pickle=False))
-
-
-@contextlib.contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A new file that takes the target's place when all went well, and vanishes otherwise."""
-    part = target.with_name(f".{target.stem}-{uuid.uuid4().hex}{target.suffix}")  # not tempfile: others may read it
-    try:
-        yield part
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _key(files: list[File], how: Decoding) -> str:

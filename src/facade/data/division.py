@@ -19,10 +19,10 @@ from facade.errors import ExperimentError
 def check_nodes(dataset: Dataset, n: int) -> None:
     """Refuse a natural source whose nodes are not those of the experiment."""
     for owner in (dataset.node, dataset.test_node):
-        if owner is None or np.array_equal(found := np.unique(owner), np.arange(n)):
+        if owner is None or np.array_equal(nodes := np.unique(owner), np.arange(n)):
             continue
         raise DataError(
-            f"the data name {len(found)} nodes, {found[0]} to {found[-1]}, but data.clusters asks for 0 to {n - 1};"
+            f"the data name {len(nodes)} nodes, {nodes[0]} to {nodes[-1]}, but data.clusters asks for 0 to {n - 1};"
             " change data.clusters, and number the nodes 0, 1, 2, ... with at least one row each"
         )
 
@@ -55,7 +55,7 @@ class Division:
     """Who gets which rows of a data set."""
 
     dataset: Dataset
-    looks: ClusterViews
+    views: ClusterViews
     cluster: Ids
     """[n] of every node."""
     kept_back: NDArray[np.bool_]
@@ -93,11 +93,11 @@ class Division:
     def _pools(self, whole: Pool) -> list[tuple[Ids, Ids]]:
         """(nodes, rows) pairs to be divided on their own."""
         everyone = np.arange(len(self.cluster))
-        if self.looks.classes is None:
+        if self.views.classes is None:
             return [(everyone, np.nonzero(~self.kept_back)[0])]
-        has = np.zeros((self.looks.clusters, len(whole.labels)), np.bool_)
+        has = np.zeros((self.views.clusters, len(whole.labels)), np.bool_)
         for c, row in enumerate(has):
-            row[self.looks.select(whole.labels, c)] = True
+            row[self.views.select(whole.labels, c)] = True
         has &= ~self.kept_back
         if whole.owner is not None:
             own = has[self.cluster[whole.owner], np.arange(len(whole.labels))]
@@ -123,9 +123,9 @@ class Division:
         if owner is not None:
             parts = [everything[own] for own in grouped(self.test_of[owner[everything]], len(numbers))]
         for number, c in enumerate(self.cluster[first].tolist()):
-            rows = parts[number][self.looks.select(labels[parts[number]], c)]
+            rows = parts[number][self.views.select(labels[parts[number]], c)]
             if not len(rows):
                 kind, remedy = ("test", "give it one") if only is None else ("validation", "change data.validation")
                 raise DataError(f"{kind} set {number} is empty but every node is to be tested on a sample; {remedy}")
-            sets.append(self.looks.seen(split, rows, c))
+            sets.append(self.views.seen(split, rows, c))
         return sets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import os
@@ -15,9 +16,12 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from facade.data.errors import DataError
 from facade.errors import unknown
+from facade.files import store
+from facade.files.locks import lock
 
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0
@@ -85,30 +89,32 @@ def get(name: str, root: Path, report: Report = lambda done, total: None) -> Pat
             return target
         return unpack(target, remote.folder)
     except OSError as error:  # the disk's troubles; the network's are dealt with where they arise
-        raise DataError(f"{root} cannot be written: {error.strerror or error}; choose another --root") from None
+        raise DataError(f"{root} cannot be written: {error.strerror or error}; choose another `root`") from None
 
 
 def _fetch(remote: Remote, target: Path, report: Report) -> None:
-    """Download to a .part file, check it, and only then give it its name."""
+    """Download to a .part file, check it, and only then give it its name. Its name is always the same, so that the
+    next attempt finds it; so it is locked until it has its final one."""
     part = target.with_name(target.name + ".part")
-    try:
-        _continue(remote.url, part, report)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise DataError(
-            f"{remote.url} could not be downloaded ({reason}); try again to go on from where it stopped,"
-            f" or fetch it elsewhere and put it at {target}"
-        ) from None
-    try:
-        _check(part, remote, "the copy was removed: try again")
-    except DataError:
-        part.unlink()
-        raise
-    os.replace(part, target)
+    with contextlib.ExitStack() as opened:
+        try:
+            _continue(remote.url, part, report, opened)
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise DataError(
+                f"{remote.url} could not be downloaded ({reason}); try again to go on from where it stopped,"
+                f" or fetch it elsewhere and put it at {target}"
+            ) from None
+        try:
+            _check(part, remote, "the copy was removed: try again")
+        except DataError:
+            part.unlink()
+            raise
+        store.put_in_place(part, target)
 
 
-def _continue(url: str, part: Path, report: Report) -> None:
-    """Ask for the bytes that `part` lacks and append them."""
+def _continue(url: str, part: Path, report: Report, opened: contextlib.ExitStack) -> None:
+    """Ask for the bytes that `part` lacks and append them; it stays locked as long as `opened` is."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
@@ -116,21 +122,36 @@ def _continue(url: str, part: Path, report: Report) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if have and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            _open_alone(part, have, opened)
             return  # nothing is lacking; the checksum decides
         raise
     with answer:
+        file = _open_alone(part, have, opened)
         if answer.status != http.client.PARTIAL_CONTENT:
-            have = 0  # a server that does not know ranges sends everything again
+            have = file.truncate(0)  # a server that does not know ranges sends everything again
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length is not None else None
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("ab" if have else "wb") as file:
-            while block := answer.read(_BLOCK):
-                file.write(block)
-                have += len(block)
-                report(have, total)
+        while block := answer.read(_BLOCK):
+            file.write(block)
+            have += len(block)
+            report(have, total)
+        file.flush()
     if total is not None and have < total:
         raise http.client.HTTPException(f"the connection ended after {have:,} of {total:,} bytes")
+
+
+def _open_alone(part: Path, have: int, opened: contextlib.ExitStack) -> BinaryIO:
+    """The file, to be appended to, if it still has `have` bytes and no other process is at it."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    file = opened.enter_context(part.open("ab"))
+    try:
+        lock(file.fileno())
+        alone = file.tell() == have and part.exists() and os.path.samefile(part, file.fileno())
+    except BlockingIOError:
+        alone = False
+    if not alone:
+        raise DataError(f"another process is downloading {part}; wait until it is done, and try again")
+    return file
 
 
 def _check(path: Path, remote: Remote, remedy: str) -> None:

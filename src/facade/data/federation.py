@@ -117,8 +117,8 @@ class Federation:
         cluster = arrays.cluster_numbers(clusters, len(nodes))
         fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
         data = data_section({"skew": "none"} | settings | fixed)
-        made = federate(dataset, data, seed, cluster)
-        return made if clusters is not None else dataclasses.replace(made, cluster=None)
+        federation = federate(dataset, data, seed, cluster)
+        return federation if clusters is not None else dataclasses.replace(federation, cluster=None)
 
 
 def clusters_of(data: DataSection) -> Ids:
@@ -134,16 +134,16 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         check_nodes(dataset, len(cluster))
     else:  # the source's own division is not asked for
         dataset = dataclasses.replace(dataset, node=None, test_node=None)
-    looks = ClusterViews(dataset, data, int(cluster.max()) + 1)
+    views = ClusterViews(dataset, data, int(cluster.max()) + 1)
     kept_back = kept_back_rows(dataset, data.validation, seed)
-    division = Division(dataset, looks, cluster, kept_back)
+    division = Division(dataset, views, cluster, kept_back)
     held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
     distinct = len(np.unique(np.concatenate(held)))
     overlapping = distinct < sum(len(rows) for rows in held)
     return Federation(
         tests=division.tests(),
         validations=division.validations() if data.validation else None,
-        training=looks.copied(held, cluster) if overlapping else looks.in_place(held, cluster),
+        training=views.copied(held, cluster) if overlapping else views.in_place(held, cluster),
         test_of=division.test_of,
         classes=dataset.classes,
         mean=dataset.mean,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ from facade.data.decoded import CACHE, Decoding, File, decoded
 from facade.data.errors import DataError
 from facade.data.partition import held_out
 from facade.data.samples import Dataset, Labelled
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
+from facade.data.section import DataSection
 
 IMAGENETTE = {
     "n01440764": "tench",
@@ -64,9 +62,9 @@ def imagenette(data: DataSection) -> Dataset:
             f"{place} holds the classes {', '.join(names[:3])}, ... but Imagenette's folders are"
             f" {', '.join(IMAGENETTE)}; get it again, or use source 'folder'"
         )
-    found = _read(place, data, 3)
-    classes = [IMAGENETTE[name] for name in found.classes]
-    return Dataset(found.train, found.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=found.notes)
+    folders = _read(place, data, 3)
+    classes = [IMAGENETTE[name] for name in folders.classes]
+    return Dataset(folders.train, folders.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=folders.notes)
 
 
 def flickr_mammals(data: DataSection) -> Dataset:

@@ -15,7 +15,7 @@ def named(kind: str, name: str, table: Mapping[str, F]) -> F:
     """The function that an experiment names; `kind` says in refusals what it is."""
     if not is_foreign(name):
         return look_up(kind, name, table)
-    found = foreign(kind, name)
-    if not callable(found):
+    function = foreign(kind, name)
+    if not callable(function):
         raise ExperimentError(f"{kind} '{name}' is not a function")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]

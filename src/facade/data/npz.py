@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from facade.data.download import REMOTES
 from facade.data.errors import DataError
 from facade.data.partition import held_out
 from facade.data.samples import Dataset, Labelled
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
+from facade.data.section import DataSection
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -38,8 +36,8 @@ def npz(data: DataSection) -> Dataset:
     with _opened(path) as arrays:
         layout = _layout(arrays, path)
         train, node = _split(arrays, layout, "train", path)
-        given = layout[1].format("test") in arrays
-        if given:
+        has_tests = layout[1].format("test") in arrays
+        if has_tests:
             test, test_node = _split(arrays, layout, "test", path)
         else:
             by_node = node is not None and data.partition == "natural"
@@ -51,7 +49,7 @@ def npz(data: DataSection) -> Dataset:
     half = scale(train.x)
     notes = [f"the {unused} samples of the file's validation split are not used"] if unused else []
     return Dataset(
-        train, test, classes, half, half, node=node, test_node=test_node, tests_held_out=not given, notes=notes
+        train, test, classes, half, half, node=node, test_node=test_node, tests_held_out=not has_tests, notes=notes
     )
 
 
@@ -59,8 +57,12 @@ def npz(data: DataSection) -> Dataset:
 def _opened(path: Path) -> Iterator[Arrays]:
     """The arrays of a file, read when they are asked for; never pickled objects."""
     if not path.is_file():
-        known = next((name for name, remote in REMOTES.items() if remote.file == path.name), None)
-        remedy = f"run 'facade data get {known} --root {path.parent}', or put it" if known else "put your arrays"
+        downloadable = next((name for name, remote in REMOTES.items() if remote.file == path.name), None)
+        remedy = (
+            f"run 'facade data get {downloadable} --root {path.parent}', or put it"
+            if downloadable
+            else "put your arrays"
+        )
         raise DataError(f"{path} does not exist; {remedy} there, or change data.path or data.root")
     try:
         # numpy.load would take any other file for pickled objects, and say how to trust it.
@@ -75,10 +77,10 @@ def _opened(path: Path) -> Iterator[Arrays]:
 def _layout(arrays: Arrays, path: Path) -> tuple[str, str, str]:
     for layout in (_MEDMNIST, _PLAIN):
         wanted = [name.format(split) for split in ("train", "test") for name in layout[:2]]
-        found = [name for name in wanted if name in arrays]
-        if found in (wanted, wanted[:2]):
+        present = [name for name in wanted if name in arrays]
+        if present in (wanted, wanted[:2]):
             return layout
-        if found:
+        if present:
             missing = next(name for name in wanted if name not in arrays)
             raise DataError(f"{path} has no {missing}; expected {', '.join(wanted)}, or the first two alone")
     raise DataError(

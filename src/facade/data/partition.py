@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from facade.core import seeds
 from facade.core.types import Ids
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
 
 
 @dataclass(frozen=True)

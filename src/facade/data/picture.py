@@ -9,9 +9,10 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from facade.core.types import Ids
-from facade.data.decoded import replacing
 from facade.data.errors import DataError
 from facade.data.federation import Federation
+from facade.errors import StorageError
+from facade.files import store
 
 _COLUMNS = 10
 _SIDE = 64
@@ -19,18 +20,16 @@ _SIDE = 64
 _GAP, _TEXT = 4, 14
 
 
-def draw(federation: Federation, path: Path) -> None:
+def draw(federation: Federation, out: Path) -> None:
     """Write a PNG: per cluster a labelled row with one training image of each of the first classes
     (empty where the cluster has none)."""
     if len(federation.shape) != 3:
-        raise DataError(f"rows of {federation.shape[0]} values cannot be drawn; leave --out out")
-    picture = _picture(federation)
+        raise DataError(f"rows of {federation.shape[0]} values cannot be drawn, only images can; do without `out`")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as part:
-            picture.save(part, "PNG")
-    except OSError as error:
-        raise DataError(f"--out {path} cannot be written: {error.strerror or error}; give another file") from None
+        with store.replacing(out) as part:
+            _picture(federation).save(part, "PNG")
+    except StorageError as error:
+        raise DataError(f"{error}; give another file") from None
 
 
 def _picture(federation: Federation) -> Image.Image:
@@ -60,8 +59,8 @@ def _samples(federation: Federation, nodes: Ids, columns: int) -> dict[int, Tens
     samples = federation.training.samples
     rows = np.concatenate([federation.training.rows[node] for node in nodes])
     labels = samples.y.numpy()[rows]
-    found = ((label, np.nonzero(labels == label)[0]) for label in range(columns))
-    return {label: samples.x[int(rows[places[0]])] for label, places in found if len(places)}
+    by_class = ((label, np.nonzero(labels == label)[0]) for label in range(columns))
+    return {label: samples.x[int(rows[places[0]])] for label, places in by_class if len(places)}
 
 
 def _image(x: Tensor) -> Image.Image:

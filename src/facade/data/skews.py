@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,10 +18,8 @@ from torch.nn import functional
 from facade.core import seeds
 from facade.core.types import Ids
 from facade.data.samples import Dataset
+from facade.data.section import DataSection
 from facade.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
 
 
 @dataclass(frozen=True)

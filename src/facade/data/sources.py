@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +13,9 @@ from facade.data.cifar import cifar10
 from facade.data.folders import flickr_mammals, folder, imagenette
 from facade.data.npz import npz
 from facade.data.samples import Dataset, Labelled
+from facade.data.section import DataSection
 from facade.data.synthetic import synthetic
 from facade.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
 
 Source = Callable[["DataSection"], Dataset]
 

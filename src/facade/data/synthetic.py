@@ -7,7 +7,7 @@ optimum and the constants of the theory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,7 @@ from facade.core import seeds
 from facade.core.types import Ids
 from facade.data.errors import DataError
 from facade.data.samples import Dataset, Labelled
-
-if TYPE_CHECKING:
-    from facade.data.section import DataSection
+from facade.data.section import DataSection
 
 Floats = NDArray[np.float64]
 

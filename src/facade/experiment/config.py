@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import datetime
 import functools
 import hashlib
-import inspect
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,12 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import tomli_w
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
-from facade.core.names import foreign, is_foreign, look_up
+from facade.algorithms import ALGORITHMS
+from facade.core.names import is_foreign, look_up
 from facade.core.section import Section, sentence
 from facade.data.section import DataSection
 from facade.errors import ExperimentError, unknown
+from facade.experiment.algorithm_table import field_names, resolve_algorithm
+from facade.experiment.decisive_settings import ADDED_LATER, hashed_settings
 from facade.experiment.sections import (
     SECTIONS,
     EvaluationSection,
@@ -39,16 +39,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"partition": "shuffled"},
     },
 }
-
-NOT_HASHED: dict[str, set[str] | None] = {
-    "name": None,
-    "data": {"root"},
-    "runtime": {"name", "threads", "shards"},
-}
-"""Sections (None: the whole entry) and keys that do not determine a result."""
-
-YOUNG: dict[str, dict[str, Any]] = {"topology": {"edges": ""}}
-"""Fields that older experiments do not have, and the values with which they change nothing: these are not hashed."""
 
 
 class Experiment(Section):
@@ -88,14 +78,15 @@ class Experiment(Section):
         _check_tables(chosen)
         named = written.get("algorithm", {}).get("name", "facade")
         name = chosen.get("algorithm", {}).get("name", named)
-        if not isinstance(name, str):
-            raise ExperimentError(f"algorithm.name = {name!r} is not a name")
-        if name != named and _is_resolved(written):
-            written = _without_defaults_of(named, name, written)
+        for given in (named, name):
+            if not isinstance(given, str):
+                raise ExperimentError(f"algorithm.name = {given!r} is not a name")
+        if name != named:
+            written = _without_defaults(written, named)
         base = merge(written, look_up("preset", preset, PRESETS) if preset else {})
         overrides = merge(base.pop("override", {}), chosen.pop("override", {}))
         base = merge(merge(base, overrides.get(name, {})), chosen)
-        return cls._validated(merge(_implied(name), base), named if isinstance(named, str) else name)
+        return cls._validated(merge(_implied(name), base), named)
 
     @classmethod
     def _validated(cls, full: dict[str, Any], named: str) -> Self:
@@ -129,20 +120,7 @@ class Experiment(Section):
     def hash(self) -> str:
         """SHA-256 of what determines the result: not the name, where data lie, or how many threads
         and shards compute it."""
-        return hashlib.sha256(json.dumps(hashed(self.model_dump()), sort_keys=True).encode()).hexdigest()
-
-
-def hashed(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """What determines a result, of a resolved experiment as nested dicts: what its hash covers."""
-    kept: dict[str, Any] = {}
-    for name, value in resolved.items():
-        left_out, young = NOT_HASHED.get(name, set()), YOUNG.get(name, {})
-        if left_out is None:
-            continue
-        if isinstance(value, Mapping):
-            value = {k: v for k, v in value.items() if k not in left_out and (k not in young or v != young[k])}
-        kept[name] = value
-    return kept
+        return hashlib.sha256(json.dumps(hashed_settings(self.model_dump()), sort_keys=True).encode()).hexdigest()
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
@@ -151,7 +129,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise ExperimentError(f"--set {setting}: expected section.key=value, such as training.lr=0.01")
+            raise ExperimentError(f"setting '{setting}': expected section.key=value, such as training.lr=0.01")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -175,8 +153,6 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_tables(written: Mapping[str, Any]) -> None:
     """Refuse what is no table where one is expected, and overrides that could never apply."""
-    from facade.algorithms import ALGORITHMS
-
     overrides = written.get("override", {})
     tables = {"algorithm": written.get("algorithm", {}), "override": overrides}
     if isinstance(overrides, Mapping):
@@ -193,17 +169,15 @@ def _check_tables(written: Mapping[str, Any]) -> None:
 
 def _check_override(name: str, section: str, table: Any) -> None:
     """Refuse a section of an algorithm's overrides that could not be applied, though nobody asks for it yet."""
-    from facade.algorithms import ALGORITHMS
-
     prefix = f"override.{name}"
-    if section not in (known := ("algorithm", *SECTIONS)):
-        raise unknown("key", f"{prefix}.{section}", [f"{prefix}.{each}" for each in known])
+    if section not in (sections := ("algorithm", *SECTIONS)):
+        raise unknown("key", f"{prefix}.{section}", [f"{prefix}.{each}" for each in sections])
     if not isinstance(table, Mapping):
         raise ExperimentError(f"{prefix}.{section} = {table!r} is not possible: expected a table")
     if section in SECTIONS:
         fields = set(SECTIONS[section].model_fields)
     elif name in ALGORITHMS:
-        fields = {field.name for field in dataclasses.fields(ALGORITHMS[name].algorithm)}
+        fields = field_names(ALGORITHMS[name].algorithm)
     else:
         return  # whose code is imported only when it is used
     for key in table:
@@ -211,82 +185,24 @@ def _check_override(name: str, section: str, table: Any) -> None:
             raise unknown("key", f"{prefix}.{section}.{key}", [f"{prefix}.{section}.{field}" for field in fields])
 
 
-def _implied(name: Any) -> dict[str, Any]:
-    from facade.algorithms import ALGORITHMS
-
-    entry = ALGORITHMS.get(name) if isinstance(name, str) else None
-    return {} if entry is None else entry.implies
+def _implied(name: str) -> dict[str, dict[str, Any]]:
+    """What the name of an algorithm implies elsewhere in an experiment."""
+    return ALGORITHMS[name].implies if name in ALGORITHMS else {}
 
 
-def _is_resolved(written: Mapping[str, Any]) -> bool:
-    """Whether nothing is left to defaults, as in the experiment.toml of a run."""
-    from facade.algorithms import ALGORITHMS
-
-    algorithm = written.get("algorithm", {})
-    entry = ALGORITHMS.get(algorithm.get("name", ""))
-    tables = {section: model.model_fields for section, model in SECTIONS.items()}
-    return (
-        entry is not None
-        and all(field.name in algorithm for field in dataclasses.fields(entry.algorithm))
-        and all(isinstance(written.get(section), Mapping) for section in tables)
-        and all(key in written[section] for section, keys in tables.items() for key in keys)
-    )
-
-
-def _without_defaults_of(named: str, other: str, resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved experiment of one algorithm, made fit for another: what it says only because the first has it
-    so by default is not said of the second."""
-    own, sections = _implied(named), {name: model.model_construct().model_dump() for name, model in SECTIONS.items()}
-    algorithm = resolve_algorithm(own.get("algorithm", {}) | {"name": named})
-    defaults = merge(sections, own) | {"algorithm": algorithm}
-    depends = merge(own, _implied(other)) | {"algorithm": algorithm}
-    return dict(resolved) | {
-        section: {k: v for k, v in resolved[section].items() if k not in keys or v != defaults[section].get(k)}
-        for section, keys in depends.items()
+def _without_defaults(written: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A file of one algorithm, made fit for another. The experiment.toml of a run says everything, also what nobody
+    chose: there, values that are the defaults of the named algorithm are left to those of the other one. A file that
+    leaves anything out was written by somebody who means what it says."""
+    if name not in ALGORITHMS:
+        return dict(written)
+    implied = _implied(name)
+    defaults = merge({section: model.model_construct().model_dump() for section, model in SECTIONS.items()}, implied)
+    defaults["algorithm"] = resolve_algorithm(implied.get("algorithm", {}) | {"name": name})
+    tables = merge(ADDED_LATER, {section: table for section, table in written.items() if isinstance(table, Mapping)})
+    if any(key not in tables.get(section, {}) for section, values in defaults.items() for key in values):
+        return dict(written)
+    return dict(written) | {
+        section: {k: v for k, v in tables[section].items() if k not in values or v != values[k]}
+        for section, values in defaults.items()
     }
-
-
-def algorithm_class(name: str) -> Any:
-    """The class behind `algorithm.name`."""
-    from facade.algorithms import ALGORITHMS
-    from facade.core.algorithm import Algorithm
-
-    if not is_foreign(name):
-        return look_up("algorithm", name, ALGORITHMS).algorithm
-    found = foreign("algorithm", name)
-    if not (isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)):
-        raise ExperimentError(f"algorithm '{name}' is not a dataclass derived from facade.Algorithm")
-    if inspect.get_annotations(found) and "__dataclass_fields__" not in vars(found):
-        raise ExperimentError(
-            f"algorithm '{name}' names fields that nobody could set; write @dataclass(frozen=True) above its class"
-        )
-    return found
-
-
-def resolve_algorithm(written: Mapping[str, Any], also: str = "facade") -> dict[str, Any]:
-    """The [algorithm] table with all fields of the named algorithm and no others. Fields of other
-    known algorithms, and of `also`, are dropped, so one file serves a whole comparison; a key nobody knows is not."""
-    from facade.algorithms import ALGORITHMS
-
-    fields = dict(written)
-    name = fields.pop("name", "facade")
-    cls = algorithm_class(name)
-    own = {f.name for f in dataclasses.fields(cls)}
-    others = [entry.algorithm for entry in ALGORITHMS.values()]
-    with contextlib.suppress(ExperimentError):  # it may not be here, and is not needed
-        others.append(algorithm_class(also))
-    known = own.union(*({f.name for f in dataclasses.fields(other)} for other in others))
-    for key in fields:
-        if key not in known:
-            raise unknown("key", f"algorithm.{key}", [f"algorithm.{k}" for k in ("name", *known)])
-    made = build_algorithm({"name": name} | {k: v for k, v in fields.items() if k in own})
-    return {"name": name} | dataclasses.asdict(made)
-
-
-def build_algorithm(resolved: Mapping[str, Any]) -> Any:
-    """The algorithm that an [algorithm] table describes."""
-    fields = {k: v for k, v in resolved.items() if k != "name"}
-    try:
-        return TypeAdapter(algorithm_class(resolved["name"])).validate_python(fields)
-    except ValidationError as error:
-        raise ExperimentError(sentence(error, SECTIONS, "algorithm.")) from None

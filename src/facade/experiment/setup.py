@@ -19,7 +19,8 @@ from facade.core.types import Ids
 from facade.data.federation import Federation
 from facade.data.load import load
 from facade.errors import ExperimentError
-from facade.experiment.config import Experiment, build_algorithm
+from facade.experiment.algorithm_table import build_algorithm
+from facade.experiment.config import Experiment
 from facade.experiment.sections import TrainingSection
 from facade.learning import models
 from facade.learning.learner import Inputs, Learner, Training
@@ -123,13 +124,13 @@ def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs
 def _topology(experiment: Experiment) -> Topology:
     section = experiment.topology
     if is_foreign(section.name):
-        made = foreign("topology", section.name)
-        if not (isinstance(made, type) and issubclass(made, Topology)):
+        topology = foreign("topology", section.name)
+        if not (isinstance(topology, type) and issubclass(topology, Topology)):
             raise ExperimentError(f"topology '{section.name}' is not derived from facade.Topology")
     else:
-        made = look_up("topology", section.name, TOPOLOGIES)
+        topology = look_up("topology", section.name, TOPOLOGIES)
     given = {"degree": section.degree, "edges": section.edges}
-    return made(**{k: v for k, v in given.items() if k in made.__dataclass_fields__})
+    return topology(**{k: v for k, v in given.items() if k in topology.__dataclass_fields__})
 
 
 def _optimiser(training: TrainingSection) -> Optimiser:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from facade.core import tree
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
@@ -27,7 +28,7 @@ from facade.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
-class Exported:
+class WrittenPackage:
     """What was written, and what could not be."""
 
     files: list[Path]
@@ -35,30 +36,28 @@ class Exported:
     """File name and why it is not there."""
 
 
-Card = Callable[[list[str], dict[str, str]], str]
+WriteCard = Callable[[list[str], dict[str, str]], str]
 """The text of a model card, from the files beside it and those left out."""
 
 
-def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> Exported:
+def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> WrittenPackage:
     """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
     result, past = Result.load(run), history.load(run)
-    twins = tree.digests(result.models, len(past.test_of))
-    chosen = pick(past, twins, node, head)
+    digests = tree.digests(result.models, len(past.test_of))
+    chosen = pick(past, digests, node, head)
     facts = RunDirectory(Path(run)).read("federation.json")
     stored = getattr(torch, facts["stored"])
     model = Deployed(result.model(chosen), result.learner.inputs, result.learner.dtype, stored).eval()
-    same = [i for i, digest in enumerate(twins) if digest == twins[chosen]]
+    same = [i for i, digest in enumerate(digests) if digest == digests[chosen]]
 
-    def about(files: list[str], left_out: dict[str, str]) -> str:
+    def write_card(files: list[str], left_out: dict[str, str]) -> str:
         return card(past, facts, chosen, same, files, left_out)
 
-    return package(model, result.experiment.model.name, past.classes, Path(out), about)
+    return package(model, result.experiment.model.name, past.classes, Path(out), write_card)
 
 
-def package(model: Deployed, name: str, classes: list[str], out: Path, about: Card) -> Exported:
+def package(model: Deployed, name: str, classes: list[str], out: Path, write_card: WriteCard) -> WrittenPackage:
     """Write a model, whose architecture has the given name, in all forms that it can have."""
-    from safetensors.torch import save
-
     _refuse_full(out)
     forms = {"model.pt2": portable.program(model), "model.onnx": portable.onnx(model)}
     files = {file: form.content for file, form in forms.items() if form.content is not None}
@@ -69,37 +68,37 @@ def package(model: Deployed, name: str, classes: list[str], out: Path, about: Ca
         "model.py": portable.source(model, name, classes, "model.pt2" in files).encode(),
     }
     left_out = {file: form.reason for file, form in forms.items() if form.content is None}
-    files["README.md"] = about(sorted(files), left_out).encode()
+    files["README.md"] = write_card(sorted(files), left_out).encode()
     _write(files, out, model)
-    return Exported([out / file for file in sorted(files)], left_out)
+    return WrittenPackage([out / file for file in sorted(files)], left_out)
 
 
 def _refuse_full(out: Path) -> None:
     """RunDirectoryError unless a directory is new or empty."""
-    if out.exists() and not (out.is_dir() and all(store.is_aside(path) for path in out.iterdir())):
-        raise RunDirectoryError(f"-o {out} is not empty; give a directory that is new or empty")
+    if out.exists() and not (out.is_dir() and all(store.is_temporary(path) for path in out.iterdir())):
+        raise RunDirectoryError(f"{out} is not empty; give a directory that is new or empty")
 
 
 def pick(run: History, digests: list[str], node: int | None, head: int | None) -> int:
     """The node whose deployed model is meant; `digests` tell equal models from different ones."""
     n = len(run.test_of)
     if (node is None) == (head is None):
-        raise ExperimentError("say which model to export: --node I, or --head J for what the nodes of a head share")
+        raise ExperimentError("say which model to export: give `node`, or `head` for what the nodes of a head share")
     if node is not None:
         if not 0 <= node < n:
-            raise ExperimentError(f"--node {node} does not exist; nodes are 0 to {n - 1}")
+            raise ExperimentError(f"`node` {node} does not exist; nodes are 0 to {n - 1}")
         return node
     choice = run.final.choice
     if choice is None:
-        raise ExperimentError(f"--head {head}: algorithm '{run.algorithm}' has no heads to choose from; use --node")
+        raise ExperimentError(f"`head` {head}: algorithm '{run.algorithm}' has no heads to choose from; use `node`")
     users = np.nonzero(choice == head)[0].tolist()
     if not users:
         used = ", ".join(map(str, sorted(set(choice.tolist()))))
-        raise ExperimentError(f"--head {head} was deployed by nobody at the end of the run; heads in use: {used}")
+        raise ExperimentError(f"`head` {head} was deployed by nobody at the end of the run; heads in use: {used}")
     if len({digests[user] for user in users}) > 1:
         raise ExperimentError(
             f"the nodes that chose head {head} deploy different models (the run has no full final exchange);"
-            f" use --node with one of {', '.join(map(str, users))}"
+            f" use `node` with one of {', '.join(map(str, users))}"
         )
     return int(users[0])
 

@@ -78,7 +78,7 @@ def onnx(model: Deployed) -> WrittenForm:
         return WrittenForm(None, "ONNX needs an extra: pip install 'facade-dl[onnx]'")
     try:
         with _quietly():
-            made = torch.onnx.export(
+            exported = torch.onnx.export(
                 model,
                 (model.example(),),
                 dynamo=True,
@@ -87,7 +87,7 @@ def onnx(model: Deployed) -> WrittenForm:
                 output_names=["logits"],
                 verbose=False,
             )
-            content: bytes = made.model_proto.SerializeToString()  # type: ignore[union-attr]
+            content: bytes = exported.model_proto.SerializeToString()  # type: ignore[union-attr]
     except Exception as error:
         return WrittenForm(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
     try:
@@ -191,12 +191,12 @@ def _expression(module: nn.Module, indent: str) -> str | None:
     return f"nn.{module!r}".replace("padding=same", "padding='same'").replace("padding=valid", "padding='valid'")
 
 
-def _own_class(name: str, given: dict[str, object]) -> str:
+def _own_class(name: str, arguments_offered: dict[str, object]) -> str:
     if not is_foreign(name):
         raise ExperimentError(f"model '{name}' can neither be written out nor traced, so it cannot be exported")
     module, _, attribute = name.partition(":")
     wants = inspect.signature(foreign("model", name)).parameters
-    arguments = ", ".join(f"{key}={value!r}" for key, value in given.items() if key in wants)
+    arguments = ", ".join(f"{key}={value!r}" for key, value in arguments_offered.items() if key in wants)
     return f'importlib.import_module("{module}").{attribute}({arguments})'
 
 

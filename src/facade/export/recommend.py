@@ -15,9 +15,9 @@ from facade.analysis.metrics import Floats
 from facade.analysis.statistics import student_interval
 from facade.core import tree
 from facade.data.load import read
+from facade.data.matching import matched
 from facade.data.samples import Labelled
 from facade.data.section import DataSection
-from facade.errors import ExperimentError
 from facade.runs import history
 from facade.runs.result import Result
 
@@ -51,26 +51,17 @@ class OfferedModel:
 def site_data(data: DataSection, classes: Sequence[str], shape: Sequence[int]) -> Labelled:
     """The training samples of a source, or all where it has no others, labelled with the run's class numbers;
     classes are matched by name."""
-    site = read(data)
-    strange = [name for name in site.classes if name not in classes]
-    if strange:
-        raise ExperimentError(
-            f"the run knows no class '{strange[0]}'; its classes are {', '.join(classes)}: name the site's alike"
-        )
-    here = list(site.train.x.shape[1:])
-    if here != list(shape):
-        raise ExperimentError(f"the run's models take inputs of shape {list(shape)} but the site's are {here}")
-    numbers = torch.tensor([list(classes).index(name) for name in site.classes])
+    site = matched(read(data), classes, shape, "the run")
     parts = [site.train, site.test] if site.tests_held_out else [site.train]
-    return Labelled(torch.cat([part.x for part in parts]), numbers[torch.cat([part.y for part in parts])])
+    return Labelled(torch.cat([part.x for part in parts]), torch.cat([part.y for part in parts]))
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """What a run has for a new site."""
 
-    fits: list[OfferedModel]
-    """Every different model that nodes deploy, the best fit first."""
+    models: list[OfferedModel]
+    """Every different model that nodes deploy, the one with the lowest loss first."""
     unused: list[int]
     """Heads that nobody deploys: they were not trained to the end and are not offered."""
 
@@ -86,15 +77,15 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
     for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):
         groups.setdefault(digest, []).append(node)
     choice = past.final.choice
-    found = []
+    models = []
     for nodes in groups.values():
-        losses, accuracy = _examined(result, nodes[0], site)
-        found.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
+        losses, accuracy = _tested(result, nodes[0], site)
+        models.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
     unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
-    return Recommendation(sorted(found, key=lambda fit: fit.loss), unused)
+    return Recommendation(sorted(models, key=lambda model: model.loss), unused)
 
 
-def _examined(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
+def _tested(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
     module, learner = result.model(node), result.learner
     losses, right = [], 0
     with torch.no_grad():

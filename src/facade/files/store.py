@@ -1,7 +1,7 @@
 """Files that survive a crash at any moment.
 
-A file is written aside, synced, renamed over the old one, and its directory is synced: afterwards
-there is the old file or the new one, never half of each. A `Store` keeps the newest few of a series
+A file is written under a temporary name of its own, synced, renamed over the old one, and its directory is synced:
+afterwards there is the old file or the new one, never half of each. A `Store` keeps the newest few of a series
 of such files, each with a checksum, so that damage is noticed and the one before it is used.
 """
 
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import mmap
 import os
+import secrets
 import struct
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from facade.errors import StorageError
 
 _FOOTER = struct.Struct("<8sQ32s")
 """At the end of a stored file: a mark, the length of the content, its SHA-256."""
 _MARK = b"facade-1"
-
+_TEMPORARY = ".tmp"
 
 Buffer = bytes | memoryview
 
@@ -32,26 +34,42 @@ def replace(path: Path, content: bytes) -> None:
     write(path, [content])
 
 
+def replace_json(path: Path, content: Any) -> None:
+    """`replace` by JSON that people can read."""
+    replace(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
 def write(path: Path, parts: Iterable[Buffer]) -> None:
     """Make `parts`, one after the other, the content of `path` in one step; its directory is made."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for part in parts:
+            file.write(part)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The path of a temporary file for the with-block to write; it becomes `path` in one step when all went well, and
+    vanishes otherwise. No two writers share one, and whoever ends last has written the file."""
     if not path.name:
         raise StorageError(f"{path} could not be written: it is a directory; name a file")
-    aside = path.with_name(f".{path.name}.tmp")
+    # Not by the module tempfile: its files can be read by their owner alone.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        sync(path.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        if not isinstance(error, OSError):  # the parts could not be had
-            raise
+        yield temporary
+        put_in_place(temporary, path)
+    except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}; what was there is unchanged") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def put_in_place(complete: Path, path: Path) -> None:
+    """Give a complete file beside `path` that name, in one step; OSError where the system refuses."""
+    _fsync(complete)
+    os.replace(complete, path)
+    _fsync(path.parent)
 
 
 @contextlib.contextmanager
@@ -68,16 +86,28 @@ def writing(path: Path) -> Iterator[None]:
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
     with writing(path):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _fsync(path)
 
 
-def is_aside(path: Path) -> bool:
-    """Whether the file is what a crash left of a `replace`; it may be removed or overwritten."""
-    return path.name.startswith(".") and path.suffix == ".tmp"
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file is being written, or is what a crash left of that: nothing that anybody reads."""
+    return path.name.startswith(".") and path.suffix == _TEMPORARY
+
+
+def remove_leftovers(directory: Path, but: Collection[str] = ()) -> None:
+    """Remove what crashes left in a directory to which nobody else writes now; `but` are names of files to keep."""
+    with contextlib.suppress(FileNotFoundError):  # there is none, or somebody else was quicker
+        for path in list(directory.iterdir()):
+            if is_temporary(path) and path.name not in but:
+                path.unlink(missing_ok=True)
 
 
 class StoredFile(NamedTuple):
@@ -110,6 +140,7 @@ class Store:
         """`save` for content that comes in parts, one after the other."""
         path = self.directory / f"{number:09d}.saved"
         write(path, _with_footer(parts))
+        remove_leftovers(self.directory)
         older = [p for p in self._files() if p.name <= path.name]
         for unwanted in set(self._files()) - set(older[-self.keep :]):
             unwanted.unlink(missing_ok=True)
@@ -127,10 +158,10 @@ class Store:
 
     def remove(self) -> None:
         """Remove all files and the directory, if nothing else is in it."""
+        remove_leftovers(self.directory)
         with contextlib.suppress(FileNotFoundError):  # there is none, or somebody else was quicker
-            for path in list(self.directory.iterdir()):
-                if path.suffix == ".saved" or is_aside(path):
-                    path.unlink(missing_ok=True)
+            for path in list(self.directory.glob("*.saved")):
+                path.unlink(missing_ok=True)
             if not any(self.directory.iterdir()):
                 self.directory.rmdir()
 

@@ -23,7 +23,8 @@ from facade.paper.reproduction_tables import (
 )
 from facade.paper.settings import Part, Scale
 from facade.paper.study import as_compared
-from facade.runs.run_directory import RunDirectory, environments
+from facade.runs.environment import environments
+from facade.runs.run_directory import RunDirectory
 
 NOTES = "notes.md"
 """In the directory of kept runs: what people learned from them, put on the page as it is."""

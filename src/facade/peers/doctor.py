@@ -157,5 +157,5 @@ def _shorter_wait(farthest: str, seconds: float, limits: Limits) -> str:
     return (
         f"a message of {farthest} takes {seconds:.1f} s, but the policy brisk waits {limits.floor:g} s until it"
         f" has learnt more, and {limits.grace:g} s for the rest when half have come; to hear {farthest} in every round,"
-        f" ask the admin for the policy patient, or for --limit floor={3 * seconds:.0f} --limit grace={seconds:.0f}"
+        f" ask the admin for the policy patient, or for the limits floor = {3 * seconds:.0f} and grace = {seconds:.0f}"
     )

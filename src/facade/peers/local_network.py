@@ -28,8 +28,10 @@ from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import Limits
 from facade.peers.trust.site import foreign_names
 from facade.runs import state_files
+from facade.runs.environment import environment
 from facade.runs.result import Result, judge, summarise
-from facade.runs.run_directory import RunDirectory, environment, in_order
+from facade.runs.rows import in_order
+from facade.runs.run_directory import RunDirectory
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.recorder import Progress, Quiet
 
@@ -233,6 +235,6 @@ def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Pr
         "policy": outcomes[0].policy,
         "ledger": {outcome.id: outcome.ledger for outcome in outcomes},
     }
-    files.finish(state_files.here(models), summary)
+    files.finish(state_files.in_one_piece(models), summary)
     progress.finish(summary)
     return Result(setup.experiment, files.rows, summary, models, setup.learner, files.path)

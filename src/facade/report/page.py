@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
@@ -15,6 +14,7 @@ from typing import Any
 
 import jinja2
 
+import facade
 from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError
 from facade.files import store
@@ -36,7 +36,7 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
         title=compared[0].title if len(compared) == 1 else f"{len(compared)} comparisons",
         runs=len(runs),
         seeds=sorted({run.seed for run in runs}),
-        version=version("facade-dl"),
+        version=facade.__version__,
         table=_table(tabulate(runs)),
         comparisons=[
             _facts(comparison, show_samples)

@@ -84,7 +84,7 @@ def picture(figure: Figure, format: str, scale: float = 2.0) -> bytes:
     import vl_convert
 
     if format not in FORMATS:
-        raise ExperimentError(f"format {format} is not possible; expected one of {', '.join(FORMATS)}")
+        raise ExperimentError(f"`format` {format} is not possible; expected one of {', '.join(FORMATS)}")
     spec = figure.spec()
     if format == "svg":
         return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()

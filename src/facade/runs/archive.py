@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 from facade.data.section import DataSection
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
+from facade.experiment.decisive_settings import decisive_settings
 from facade.files import store
-from facade.runs.run_directory import RunDirectory, determining
+from facade.runs.run_directory import RunDirectory
 
 _COPIED = ("federation.json", "environment.json", "timings.jsonl")
 
@@ -22,7 +22,7 @@ def archive(run: str | Path, into: str | Path) -> Path:
     run = Path(run).resolve()  # "." has a name, too
     directory, kept = RunDirectory(run), Path(into) / run.name
     if not directory.finished:
-        raise RunDirectoryError(f"{run} holds no finished run; finish it with --resume before it is archived")
+        raise RunDirectoryError(f"{run} holds no finished run; finish it before it is archived")
     experiment = Experiment.load(run / "experiment.toml").with_(
         f"data.root='{DataSection.model_fields['root'].default}'"
     )
@@ -30,7 +30,7 @@ def archive(run: str | Path, into: str | Path) -> Path:
     if rows.suffix == ".gz":
         raise RunDirectoryError(f"{run} is archived already: it holds no models")
     other = RunDirectory(kept)
-    if other.started and determining(other.described()) != determining(experiment.model_dump()):
+    if other.started and decisive_settings(other.experiment()) != decisive_settings(experiment.model_dump()):
         raise RunDirectoryError(f"{kept} keeps a run of another experiment; rename one of them, or archive elsewhere")
     if other.finished:
         with store.writing(kept):
@@ -40,5 +40,5 @@ def archive(run: str | Path, into: str | Path) -> Path:
     for name in _COPIED:
         store.replace(kept / name, (run / name).read_bytes())
     store.replace(kept / "rows.jsonl.gz", gzip.compress(rows.read_bytes(), mtime=0))
-    store.replace(kept / "result.json", (json.dumps(summary, indent=1) + "\n").encode())
+    store.replace_json(kept / "result.json", summary)
     return kept

@@ -20,7 +20,7 @@ from facade.errors import RunDirectoryError
 from facade.files.store import Store
 from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
-from facade.runs.state_files import Stack
+from facade.runs.state_files import PiecewiseTree
 
 ROWS = "rows.jsonl"
 FILES = (ROWS, "timings.jsonl")
@@ -39,8 +39,8 @@ class Checkpoint:
     seconds: float
     """Computing time so far."""
 
-    def of(self, nodes: Ids) -> Start:
-        """The part of some nodes."""
+    def start_of(self, nodes: Ids) -> Start:
+        """Where some nodes continue."""
         rows = torch.from_numpy(nodes)
         return Start(self.round, {name: leaf[rows] for name, leaf in self.state.items()})
 
@@ -52,15 +52,18 @@ class Start(NamedTuple):
     state: Params
     """[S, ...] flat."""
 
-    def like(self, state: Any) -> tuple[int, Any]:
-        """(round, state) as `engine.play` takes them; the given state has the structure and shapes."""
-        expected, mine = tree.flatten(state), self.state
-        if {k: (v.shape, v.dtype) for k, v in mine.items()} != {k: (v.shape, v.dtype) for k, v in expected.items()}:
+    def unflattened(self, template: Any) -> tuple[int, Any]:
+        """(round, state) as `engine.play` takes them; the template is a state of that structure and those shapes."""
+        if _forms(self.state) != _forms(tree.flatten(template)):
             raise RunDirectoryError(
                 "the checkpoint holds another state than the algorithm keeps: its code has changed since;"
                 " go back to that code, or start again in another directory"
             )
-        return self.round, tree.unflatten(mine, state)
+        return self.round, tree.unflatten(self.state, template)
+
+
+def _forms(leaves: Params) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (leaf.shape, leaf.dtype) for name, leaf in leaves.items()}
 
 
 class Checkpoints:
@@ -70,17 +73,17 @@ class Checkpoints:
         self._directory = directory
         self._store = Store(directory.path / "checkpoints", keep=2)
 
-    def save(self, round: int, state: Stack, seconds: float) -> None:
+    def save(self, round: int, state: PiecewiseTree, seconds: float) -> None:
         """Store the state of all nodes at the start of a round; rows made before it are written."""
         lengths = {name: self._directory.length(name) for name in FILES}
         facts = {"round": round, "lengths": lengths, "seconds": seconds}
-        self._store.write(round, state_files.saved(state, facts))
+        self._store.write(round, state_files.file_parts(state, facts))
 
     def restore(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
         nothing to continue."""
         for saved in self._store.newest_first():
-            state, facts = state_files.opened(saved.content)
+            state, facts = state_files.read_file(saved.content)
             checkpoint = Checkpoint(state=state, **facts)
             sizes = {name: self._directory.length(name) for name in FILES}
             if sizes[ROWS] < checkpoint.lengths[ROWS]:

@@ -20,8 +20,10 @@ from facade.analysis.metrics import Counts, Floats
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
+from facade.experiment.decisive_settings import decisive_settings
+from facade.runs.federation_facts import differing_facts
 from facade.runs.rows import RowsFile
-from facade.runs.run_directory import RunDirectory, determining, other_data
+from facade.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class History:
         """How many heads there are to choose from; 0 for algorithms without."""
         if self.choice is None:
             return 0
-        given = self.experiment["algorithm"].get("heads")
-        return given if isinstance(given, int) else int(self.choice.max()) + 1
+        heads = self.experiment["algorithm"].get("heads")
+        return heads if isinstance(heads, int) else int(self.choice.max()) + 1
 
     @property
     def tested_by_oracle(self) -> bool:
@@ -120,7 +122,7 @@ class History:
 
 def point_of(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """What determines a run but for the seed, of a resolved experiment as nested dicts."""
-    return {key: value for key, value in determining(resolved).items() if key != "seed"}
+    return {key: value for key, value in decisive_settings(resolved).items() if key != "seed"}
 
 
 def hash_of(point: dict[str, Any]) -> str:
@@ -144,7 +146,7 @@ def load(path: str | Path) -> History:
     directory = RunDirectory(Path(path))
     if not directory.started:
         raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
-    experiment, facts = directory.described(), directory.read("federation.json")
+    experiment, facts = directory.experiment(), directory.read("federation.json")
     n = len(facts["images"])
     gathered = _gather(directory.rows, n)
     if gathered.final is None:
@@ -155,8 +157,8 @@ def load(path: str | Path) -> History:
                 f" the run again: facade run {quote(f'{path}/experiment.toml')} --out {quote(f'{path}-again')}"
             )
         raise RunDirectoryError(
-            f"{path} is not finished (round {len(gathered.heard)} of {rounds});"
-            f" continue it with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
+            f"{path} is not finished (round {len(gathered.heard)} of {rounds}); continue it with:"
+            f" {directory.resume_command}"
         )
     evaluation, heard_finally = gathered.final
     return History(
@@ -212,15 +214,15 @@ def _evaluation(rows: list[Row]) -> Evaluation:
 
 def find(paths: Iterable[str | Path]) -> list[Path]:
     """Run directories among the paths: a run itself, or all runs directly or further below."""
-    found: list[Path] = []
+    runs: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise RunDirectoryError(f"{path} does not exist; give a run directory or a directory that holds runs")
-        here = list(_runs_below(path))
-        if not here:
+        below = list(_runs_below(path))
+        if not below:
             raise RunDirectoryError(f"{path} holds no run; give a run directory or a directory that holds runs")
-        found += [run for run in here if run not in found]
-    return found
+        runs += [run for run in below if run not in runs]
+    return runs
 
 
 def _runs_below(path: Path) -> Iterator[Path]:
@@ -236,7 +238,7 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
     the `whole` is asked for, refused; a second run of the same experiment and seed is left out, or, where the
     `whole` is asked for and its results are others, refused."""
     runs: dict[tuple[str, int], History] = {}
-    on: dict[str, History] = {}
+    by_data: dict[str, History] = {}
     unfinished: list[str] = []
     for path in find(paths):
         try:
@@ -244,20 +246,22 @@ def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:
         except RunDirectoryError as error:
             unfinished.append(str(error))
             continue
-        like = on.setdefault(run.data_point, run)
-        if other_data(like.data, run.data):
+        first = by_data.setdefault(run.data_point, run)
+        if differing_facts(first.data, run.data):
             raise RunDirectoryError(
-                f"{path} and {like.path} have the same [data] and seed but were computed on other data; look at them"
+                f"{path} and {first.path} have the same [data] and seed but were computed on other data; look at them"
                 " one at a time"
             )
         twin = runs.setdefault((run.point_hash, run.seed), run)
         if twin is run:
             continue
-        alike = np.array_equal(twin.final.confusion, run.final.confusion)
-        said = f"{path} repeats the experiment and seed of {twin.path}" + ("" if alike else ", with other results")
-        if whole and not alike:
-            raise RunDirectoryError(f"{said}; say which of the two counts, by naming it alone")
-        warnings.warn(f"{said}; it is left out", stacklevel=2)
+        same_results = np.array_equal(twin.final.confusion, run.final.confusion)
+        sentence = f"{path} repeats the experiment and seed of {twin.path}" + (
+            "" if same_results else ", with other results"
+        )
+        if whole and not same_results:
+            raise RunDirectoryError(f"{sentence}; say which of the two counts, by naming it alone")
+        warnings.warn(f"{sentence}; it is left out", stacklevel=2)
     if unfinished and (whole or not runs):
         raise RunDirectoryError("; ".join(unfinished))
     for complaint in unfinished:

@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 
 import numpy as np
-import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from facade.algorithms.seeding.health import MEMORY
@@ -19,12 +19,11 @@ from facade.analysis.metrics import Counts
 from facade.core import tree
 from facade.core.tree import Params
 from facade.core.types import Row
-from facade.data.federation import Federation
-from facade.data.samples import Holdings, Labelled
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.learner import Learner
+from facade.runs.federation_facts import federation_without_samples
 from facade.runs.run_directory import RunDirectory
 
 _ALIKE = 0.01
@@ -46,22 +45,19 @@ class Result:
     run_dir: Path | None = None
 
     def __repr__(self) -> str:
-        of, told = self.experiment, self.summary
-        shares = ", ".join(f"{100 * share:.1f} %" for share in told.get("clusters") or [told["all"]])
+        experiment, summary = self.experiment, self.summary
+        shares = ", ".join(f"{100 * share:.1f} %" for share in summary.get("clusters") or [summary["all"]])
         where = "" if self.run_dir is None else f", in {self.run_dir}"
-        return (
-            f"<Result of {of.algorithm['name']}: {of.n} nodes, {of.training.rounds} rounds, accuracy {shares}{where}>"
-        )
+        size = f"{experiment.n} nodes, {experiment.training.rounds} rounds"
+        return f"<Result of {experiment.algorithm['name']}: {size}, accuracy {shares}{where}>"
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """The finished run that a directory holds. Data are not needed."""
-        from safetensors.torch import load_file
-
         directory = RunDirectory(Path(path))
         if not directory.finished:
-            what = "an unfinished run; finish it with --resume" if directory.started else "no run"
-            raise RunDirectoryError(f"{path} holds {what}")
+            unfinished = f"an unfinished run; finish it with: {directory.resume_command}"
+            raise RunDirectoryError(f"{path} holds {unfinished if directory.started else 'no run'}")
         if not (directory.path / "models.safetensors").exists():
             raise RunDirectoryError(
                 f"{path} holds what a run found but not its models; compute it again: facade run"
@@ -71,7 +67,7 @@ class Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run said what it had to say
             here = experiment.with_("runtime.device=cpu")  # whatever the run was computed on
-            learner = set_up(here, without_data(directory.read("federation.json"))).learner
+            learner = set_up(here, federation_without_samples(directory.read("federation.json"))).learner
         models = load_file(directory.path / "models.safetensors")
         return cls(experiment, directory.rows, directory.read("result.json"), models, learner, directory.path)
 
@@ -81,22 +77,6 @@ class Result:
         if not 0 <= node < self.experiment.n:
             raise IndexError(f"node {node} does not exist; nodes are 0 to {self.experiment.n - 1}")
         return self.learner.module(tree.rows(self.models, node))
-
-
-def without_data(described: Row) -> Federation:
-    """The federation that federation.json describes, with no samples in it."""
-    n = len(described["images"])
-    x = torch.empty(0, *described["shape"], dtype=getattr(torch, described["stored"]))
-    nothing = Labelled(x, torch.empty(0, dtype=torch.int64))
-    return Federation(
-        training=Holdings(nothing, np.arange(n), [np.empty(0, np.int64)] * n),
-        tests=[],
-        test_of=np.array(described["test_of"]),
-        classes=described["classes"],
-        mean=described["mean"],
-        std=described["std"],
-        cluster=None if described["cluster"] is None else np.array(described["cluster"]),
-    )
 
 
 def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
@@ -126,9 +106,9 @@ def health_of_heads(last: list[Row]) -> Row:
         return {}
     heard = np.array([row["head_last_heard"] for row in last]).max(0) + 1
     losses = np.array([row["head_losses"] for row in last], dtype=np.float64)  # None, where unscored, becomes NaN
-    known = ~np.isnan(losses).any(0)
-    dead = {j: int(heard[j]) + 1 for j in np.nonzero(known)[0].tolist() if last[0]["round"] - heard[j] >= MEMORY}
-    alive = [j for j in np.nonzero(known)[0].tolist() if j not in dead]
+    scored = ~np.isnan(losses).any(0)
+    dead = {j: int(heard[j]) + 1 for j in np.nonzero(scored)[0].tolist() if last[0]["round"] - heard[j] >= MEMORY}
+    alive = [j for j in np.nonzero(scored)[0].tolist() if j not in dead]
     apart = {(a, b): np.abs(losses[:, a] - losses[:, b]).mean() for a, b in itertools.combinations(alive, 2)}
     alike = [list(pair) for pair, distance in apart.items() if distance < _ALIKE * losses[:, list(pair)].mean()]
     return {"dead_heads": {str(j): since for j, since in dead.items()}, "alike_heads": alike}

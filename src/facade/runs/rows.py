@@ -13,6 +13,14 @@ from typing import overload
 from facade.core.types import Row
 from facade.errors import RunDirectoryError
 
+KINDS = ("round", "evaluation", "final")
+"""Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """Rows of several shards as one shard would have written them."""
+    return sorted(rows, key=lambda row: (row["round"], KINDS.index(row["kind"]), row["node"]))
+
 
 class RowsFile(Sequence[Row]):
     """The rows of a run, read from the file whenever they are asked for and never all kept. A

@@ -14,11 +14,11 @@ from torch import Tensor
 from facade.core import tree
 from facade.core.tree import Params
 
-_TYPES = {code: dtype for dtype, code in tree.DTYPES.items()}
+_DTYPES = {code: dtype for dtype, code in tree.DTYPES.items()}
 
 
-class Leaf(NamedTuple):
-    """One tensor [n, ...] over all nodes."""
+class PiecewiseTensor(NamedTuple):
+    """A tensor [n, ...] over all nodes that comes in pieces."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -26,41 +26,41 @@ class Leaf(NamedTuple):
     """Consecutive rows, one piece after the other."""
 
 
-Stack = dict[str, Leaf]
-"""Leaves by path, as `tree.flatten` names them."""
+PiecewiseTree = dict[str, PiecewiseTensor]
+"""Tensors by path, as `tree.flatten` names them."""
 
 
-def here(state: Any) -> Stack:
-    """The stack of a tree that lies in this process."""
+def in_one_piece(state: Any) -> PiecewiseTree:
+    """A tree that lies in this process."""
     return {
-        name: Leaf(leaf.dtype, tuple(leaf.shape), lambda leaf=leaf: iter([leaf]))  # type: ignore[misc]
+        name: PiecewiseTensor(leaf.dtype, tuple(leaf.shape), lambda leaf=leaf: iter([leaf]))  # type: ignore[misc]
         for name, leaf in tree.flatten(state).items()
     }
 
 
-def whole(stack: Stack) -> Params:
-    """All of a stack in this process."""
-    return {name: torch.cat(list(leaf.pieces())) for name, leaf in stack.items()}
+def joined(piecewise: PiecewiseTree) -> Params:
+    """All pieces in this process."""
+    return {name: torch.cat(list(tensor.pieces())) for name, tensor in piecewise.items()}
 
 
-def saved(stack: Stack, facts: dict[str, Any] | None = None) -> Iterator[bytes | memoryview]:
-    """The parts, in order, of a safetensors file of the stack; `facts` go into its header."""
-    ordered = sorted(stack.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+def file_parts(piecewise: PiecewiseTree, facts: dict[str, Any] | None = None) -> Iterator[bytes | memoryview]:
+    """The parts, in order, of a safetensors file; `facts` go into its header."""
+    ordered = sorted(piecewise.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     header: dict[str, Any] = {} if facts is None else {"__metadata__": {"facade": json.dumps(facts)}}
     end = 0
-    for name, leaf in ordered:
-        start, end = end, end + leaf.dtype.itemsize * int(np.prod(leaf.shape))
-        header[name] = {"dtype": tree.DTYPES[leaf.dtype], "shape": list(leaf.shape), "data_offsets": [start, end]}
+    for name, tensor in ordered:
+        start, end = end, end + tensor.dtype.itemsize * int(np.prod(tensor.shape))
+        header[name] = {"dtype": tree.DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
-    for _, leaf in ordered:
-        for piece in leaf.pieces():
+    for _, tensor in ordered:
+        for piece in tensor.pieces():
             yield piece.detach().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
-def opened(content: memoryview) -> tuple[Params, dict[str, Any]]:
-    """(leaves, facts) of a saved stack; the leaves are views of the content and read when used."""
+def read_file(content: memoryview) -> tuple[Params, dict[str, Any]]:
+    """(tensors, facts) of a file; the tensors are views of the content and read when used."""
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(bytes(content[8:start]))
     facts = json.loads(header.pop("__metadata__")["facade"])
@@ -70,5 +70,5 @@ def opened(content: memoryview) -> tuple[Params, dict[str, Any]]:
 def _view(content: memoryview, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
     count = int(np.prod(shape))
     if not count:
-        return torch.empty(shape, dtype=_TYPES[dtype])
-    return torch.frombuffer(content, dtype=_TYPES[dtype], count=count, offset=start + data_offsets[0]).view(shape)
+        return torch.empty(shape, dtype=_DTYPES[dtype])
+    return torch.frombuffer(content, dtype=_DTYPES[dtype], count=count, offset=start + data_offsets[0]).view(shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
@@ -12,41 +12,23 @@ from facade.core import tree
 from facade.core.engine import Played, RoundLoop, drive, play
 from facade.core.messages import Inbox, Post, delivered
 from facade.core.turn import Shard
-from facade.data.federation import Federation
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint
 from facade.runs.result import Result
-from facade.runs.state_files import Stack
-from facade.runs.stop_signals import StopSignals
-from facade.runtimes.recorder import FinalState, Progress, Recorder, record
+from facade.runs.state_files import PiecewiseTree
+from facade.runtimes.recorder import FinalState, Recorder, RunOptions, record
 
 
-def run(
-    experiment: Experiment,
-    out: str | Path | None = None,
-    *,
-    resume: bool = False,
-    federation: Federation | None = None,
-    progress: Progress | None = None,
-    stop_signals: StopSignals | None = None,
-) -> Result:
+def run(experiment: Experiment, out: str | Path | None = None, **options: Unpack[RunOptions]) -> Result:
     """Run an experiment with all nodes in this process; with `out`, write a run directory.
 
     With `resume`, a run that the directory holds is continued from its newest checkpoint, to the
-    same bits as if it had never stopped; a complete one is loaded. `stop_signals`: one that is listening already.
+    same bits as if it had never stopped; a complete one is loaded.
     """
-    return record(
-        experiment,
-        out,
-        lambda setup: Simulation(setup).compute,
-        resume=resume,
-        federation=federation,
-        progress=progress,
-        stop_signals=stop_signals,
-    )
+    return record(experiment, out, lambda setup: Simulation(setup).compute, **options)
 
 
 class Simulation:
@@ -76,13 +58,18 @@ class Simulation:
         recorder.add([row for played in ends for row in played.rows])
         state = tree.concat([played.state for played in ends])
         models, n = setup.algorithm.model(state), setup.federation.n
-        return recorder.finish(FinalState(state_files.here(models), tree.digests(models, n), tree.digests(state, n)))
+        return recorder.finish(
+            FinalState(state_files.in_one_piece(models), tree.digests(models, n), tree.digests(state, n))
+        )
 
     def _starts(self, checkpoint: Checkpoint | None) -> list[tuple[int, Any]]:
         fresh, self._fresh = self._fresh, []  # not kept alive through the whole run
         if checkpoint is None:
             return [(0, state) for state in fresh]
-        return [checkpoint.of(shard.nodes).like(state) for shard, state in zip(self._shards, fresh, strict=True)]
+        return [
+            checkpoint.start_of(shard.nodes).unflattened(state)
+            for shard, state in zip(self._shards, fresh, strict=True)
+        ]
 
 
 def side_by_side(
@@ -98,8 +85,8 @@ def side_by_side(
     return [loop.end for loop in loops if loop.end is not None]
 
 
-def _states(posts: list[Post]) -> Stack:
-    return state_files.here(tree.concat([post.state for post in posts]))
+def _states(posts: list[Post]) -> PiecewiseTree:
+    return state_files.in_one_piece(tree.concat([post.state for post in posts]))
 
 
 def deliver(posts: list[Post], shards: list[Shard]) -> list[Inbox]:

@@ -10,8 +10,9 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypedDict
+
+from safetensors.torch import load_file
 
 from facade.core import tree
 from facade.core.types import Row
@@ -21,9 +22,11 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
+from facade.runs.environment import environment
 from facade.runs.result import Result, health_of_heads, judge, summarise
-from facade.runs.run_directory import RunDirectory, environment, in_order
-from facade.runs.state_files import Stack
+from facade.runs.rows import in_order
+from facade.runs.run_directory import RunDirectory
+from facade.runs.state_files import PiecewiseTree
 from facade.runs.stop_signals import StopSignals
 
 
@@ -63,7 +66,7 @@ class Quiet:
 class FinalState(NamedTuple):
     """What is left of all nodes at the end, wherever it lies."""
 
-    models: Stack
+    models: PiecewiseTree
     model_digests: list[str]
     """SHA-256 of every node's model."""
     state_digests: list[str]
@@ -71,6 +74,16 @@ class FinalState(NamedTuple):
 
 Compute = Callable[["Recorder"], Result]
 """Plays a run from where `Recorder.start` says to what `Recorder.finish` makes of it."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What every runtime lets its callers say, as `facade.run` describes it."""
+
+    resume: bool
+    federation: Federation | None
+    progress: Progress | None
+    stop_signals: StopSignals | None
+    """Those that are listened to already."""
 
 
 def record(
@@ -143,7 +156,7 @@ class Recorder:
         where = environment(setup.learner.threads, setup.learner.executor.name)
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
-            files.go_on(setup.federation, where, checkpoint.round)
+            files.resume(setup.federation, where, checkpoint.round)
         self._kept = checkpoint.round if checkpoint else 0
         self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
         if files is not None and checkpoint is None:
@@ -173,27 +186,27 @@ class Recorder:
             self._time(done)
         self._progress.round(done, self.setup.plan.rounds)
 
-    def between_rounds(self, round: int, state: Callable[[], Stack]) -> None:
+    def between_rounds(self, round: int, state: Callable[[], PiecewiseTree]) -> None:
         """Checkpoint after every evaluation, and when somebody asks the run to stop."""
-        asked = self._stop_signals is not None and self._stop_signals.received is not None
-        if self._files is not None and (asked or self._is_due(round)):
-            if asked:
+        stopping = self._stop_signals is not None and self._stop_signals.received is not None
+        if self._files is not None and (stopping or self._is_due(round)):
+            if stopping:
                 self._time(round)  # of the rounds since the last evaluation
             with self.setup.learner.stopwatch.phase("checkpoint"):
                 Checkpoints(self._files).save(round, state(), time.perf_counter() - self._started)
                 self._kept = round
-        if asked:
-            self.heed()
+        if stopping:
+            self.raise_if_stopped()
 
     def _is_due(self, round: int) -> bool:
         return round > self._kept and self.setup.plan.evaluates(round)
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Leave with StoppedError if somebody asked the run to stop; what was computed up to the last
         checkpoint is kept."""
         if self._stop_signals is not None and self._stop_signals.received is not None:
-            said = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
-            raise StoppedError(said, self._stop_signals.received)
+            sentence = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
+            raise StoppedError(sentence, self._stop_signals.received)
 
     def finish(self, final: FinalState) -> Result:
         """Sum up the run from its rows and what is left of the nodes."""
@@ -206,10 +219,8 @@ class Recorder:
             "run_dir": None if files is None else str(files.path),
         }
         if files is None:
-            models, path = state_files.whole(final.models), None
+            models, path = state_files.joined(final.models), None
         else:
-            from safetensors.torch import load_file
-
             files.finish(final.models, summary)
             Checkpoints(files).remove()
             models, path = load_file(files.path / "models.safetensors"), files.path
@@ -219,10 +230,9 @@ class Recorder:
     def _way_on(self) -> str:
         if self._files is None:
             return "without a run directory nothing is kept"
-        path = self._files.path
         if self.setup.experiment.data.source == "given":
-            return f"continue with run(experiment, '{path}', resume=True, federation=...)"
-        return f"continue with: facade run {quote(f'{path}/experiment.toml')} --out {quote(str(path))} --resume"
+            return f"continue with run(experiment, '{self._files.path}', resume=True, federation=...)"
+        return f"continue with: {self._files.resume_command}"
 
     def _time(self, done: int) -> None:
         now = time.perf_counter()

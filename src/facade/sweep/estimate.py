@@ -13,10 +13,10 @@ from facade.core.messages import Inbox, Post
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, FacadeError
 from facade.experiment.config import Experiment
+from facade.experiment.decisive_settings import decisive_settings
 from facade.experiment.setup import set_up
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.runs.history import hash_of
-from facade.runs.run_directory import determining
 from facade.runtimes.local import among_all
 from facade.sweep.jobs import Job
 
@@ -44,7 +44,7 @@ class Price:
 
 def kind(experiment: Experiment) -> str:
     """Equal for experiments whose rounds and evaluations cost the same."""
-    flat = determining(experiment.model_dump()) | {"runtime.threads": experiment.runtime.threads}
+    flat = decisive_settings(experiment.model_dump()) | {"runtime.threads": experiment.runtime.threads}
     return hash_of({key: value for key, value in flat.items() if key not in _NO_MATTER})
 
 
@@ -74,8 +74,8 @@ def expected(jobs: Sequence[Job]) -> Expected:
         except ExperimentError as error:
             raise ExperimentError(f"{where}: {error}") from error
         except Exception as error:
-            said = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
-            reasons.append(f"{where}: {said}")
+            reason = str(error) if isinstance(error, FacadeError) else f"{type(error).__name__}: {error}"
+            reasons.append(f"{where}: {reason}")
     priced = [(job, prices[kind(job.experiment)]) for job in jobs if kind(job.experiment) in prices]
     seconds = sum(price.of(job.experiment, job.done) for job, price in priced)
     return Expected(seconds, len(prices), len(jobs) - len(priced), reasons)

@@ -64,7 +64,7 @@ class Sweep:
         an algorithm does not have) are run once."""
         if not self.grid and not self.seeds:
             raise ExperimentError(
-                "there is nothing to sweep over; give --grid section.key=value,value or --seeds 1,2,3"
+                "there is nothing to sweep over; give `grid`, such as training.lr=0.01,0.05, or `seeds`, such as 1,2,3"
             )
         jobs: dict[str, Job] = {}
         for point in points(self.grid):
@@ -93,7 +93,7 @@ def points(grid: Iterable[str]) -> list[tuple[str, ...]]:
         key, equals, text = axis.partition("=")
         values = split_values(text)
         if not key.strip() or not equals or not values:
-            raise ExperimentError(f"--grid {axis}: expected section.key=value,value, such as training.lr=0.01,0.05")
+            raise ExperimentError(f"`grid` {axis}: expected section.key=value,value, such as training.lr=0.01,0.05")
         axes.append([f"{key.strip()}={value}" for value in values])
     return list(itertools.product(*axes))
 
@@ -129,8 +129,8 @@ class Candidate:
     @property
     def mean(self) -> float | None:
         """Over seeds; None unless all of them have the number."""
-        known = [value for value in self.values if value is not None]
-        return float(np.mean(known)) if len(known) == len(self.values) else None
+        numbers = [value for value in self.values if value is not None]
+        return float(np.mean(numbers)) if len(numbers) == len(self.values) else None
 
 
 def check_selection(select: str, jobs: Sequence[Job]) -> str:
@@ -138,16 +138,16 @@ def check_selection(select: str, jobs: Sequence[Job]) -> str:
     where, _, number = select.partition(".")
     if where != "validation":
         raise ExperimentError(
-            f"--select {select}: choosing on test data would make the test worthless;"
+            f"`select` {select}: choosing on test data would make the test worthless;"
             " expected validation.fair_accuracy or alike"
         )
     if number not in SELECTABLE:
         raise unknown("number to select by", number, SELECTABLE)
     without = [job for job in jobs if job.experiment.data.validation == 0]
     if without:
-        raise ExperimentError(f"--select {select} needs validation data; add --set data.validation=0.1")
+        raise ExperimentError(f"`select` {select} needs validation data; set data.validation, such as 0.1")
     if number in {"fair_accuracy", "gap", *GROUP_METRICS} and any(len(job.experiment.data.sizes) == 1 for job in jobs):
-        raise ExperimentError(f"--select {select} needs two clusters or more; expected validation.all or alike")
+        raise ExperimentError(f"`select` {select} needs two clusters or more; expected validation.all or alike")
     return number
 
 
@@ -157,16 +157,16 @@ def candidates(jobs: Sequence[Job], number: str) -> list[Candidate]:
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         groups.setdefault(_mark(job.experiment), []).append(job)
-    found = [Candidate(g[0].experiment, g[0].point, [_validated(j, number) for j in g]) for g in groups.values()]
+    everyone = [Candidate(g[0].experiment, g[0].point, [_validated(j, number) for j in g]) for g in groups.values()]
     best: dict[str, Candidate] = {}
     sign = -1 if number in LOWER_IS_BETTER else 1
-    for candidate in found:
+    for candidate in everyone:
         name = candidate.experiment.algorithm["name"]
         if candidate.mean is None:
             continue
         if name not in best or sign * candidate.mean > sign * (best[name].mean or 0.0):
             best[name] = candidate
-    return [Candidate(c.experiment, c.point, c.values, chosen=any(c is b for b in best.values())) for c in found]
+    return [Candidate(c.experiment, c.point, c.values, chosen=any(c is b for b in best.values())) for c in everyone]
 
 
 def _validated(job: Job, number: str) -> float | None:
@@ -177,20 +177,20 @@ def _validated(job: Job, number: str) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def write_selection(found: Sequence[Candidate], select: str, out: Path) -> list[Path]:
+def write_selection(candidates: Sequence[Candidate], select: str, out: Path) -> list[Path]:
     """selection.csv with every point, and the chosen experiment of every algorithm as TOML."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["algorithm", "point", f"mean {select}", "chosen", "values"])
     written = []
-    called = short_ones(candidate.experiment.algorithm["name"] for candidate in found)
-    for candidate in found:
+    names = short_ones(candidate.experiment.algorithm["name"] for candidate in candidates)
+    for candidate in candidates:
         name = candidate.experiment.algorithm["name"]
         values = " ".join("none" if value is None else repr(value) for value in candidate.values)
         mean = "" if candidate.mean is None else repr(candidate.mean)
         writer.writerow([name, " ".join(candidate.point), mean, "yes" if candidate.chosen else "", values])
         if candidate.chosen:
-            path = out / f"chosen-{called[name].replace(':', '.')}.toml"
+            path = out / f"chosen-{names[name].replace(':', '.')}.toml"
             whole = candidate.experiment.with_("runtime.threads=0")  # the sweep gave every run a part of the machine
             store.replace(path, whole.toml().encode())
             written.append(path)

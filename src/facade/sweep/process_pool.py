@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from typing import Self
 
 from facade.runs.stop_signals import StopSignals
+from facade.runtimes import local
 from facade.sweep.jobs import Job
 from facade.sweep.worker import Event, compute
 
-Tell = Callable[[Job, Event], None]
+OnEvent = Callable[[Job, Event], None]
+"""Is called with what happens in a run that is under way."""
 Compute = Callable[[Job, Callable[[Event], None]], Event]
-"""Computes one run, telling its progress; the event that it returns says how the run ended."""
+"""Computes one run and calls back with its progress; the event that it returns says how the run ended."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedJob:
     """What became of a run."""
 
     job: Job
@@ -32,65 +34,62 @@ class Ended:
     reason: str = ""
 
 
-def compute_all(jobs: Sequence[Job], at_once: int, tell: Tell, stop_signals: StopSignals) -> Iterator[Ended]:
-    """Compute the runs, `at_once` at a time, telling their progress. SIGINT and SIGTERM ring the stop signals and
-    end it once every run under way has written a checkpoint: those end as "stopped", the rest is not
-    begun."""
+def compute_all(jobs: Sequence[Job], at_once: int, on_event: OnEvent, stop_signals: StopSignals) -> Iterator[EndedJob]:
+    """Compute the runs, `at_once` at a time, calling `on_event` with their progress. SIGINT and SIGTERM end it once
+    every run under way has written a checkpoint: those end as "stopped", the rest is not begun."""
     if at_once > 1:
-        yield from _in_processes(jobs, min(at_once, len(jobs)), tell, stop_signals)
+        yield from _in_processes(jobs, min(at_once, len(jobs)), on_event, stop_signals)
         return
-    from facade.runtimes import local
-
     run = functools.partial(local.run, stop_signals=stop_signals)
     with stop_signals.listening():
         for job in jobs:
             if stop_signals.received is not None:
                 return
-            yield Ended(job, **compute(job.experiment, job.path, functools.partial(tell, job), run))
+            yield EndedJob(job, **compute(job.experiment, job.path, functools.partial(on_event, job), run))
 
 
-def spread(
+def compute_in_threads(
     jobs: Sequence[Job],
-    computers: Sequence[contextlib.AbstractContextManager[Compute]],
-    tell: Tell,
+    slots: Sequence[contextlib.AbstractContextManager[Compute]],
+    on_event: OnEvent,
     stop_signals: StopSignals,
-) -> Iterator[Ended]:
-    """Compute the runs in threads, one per computer, each run by whoever is free. Nothing is begun once the
-    stop signals have come. Whatever goes wrong in a thread fails one run: whoever waits is always told its end."""
+) -> Iterator[EndedJob]:
+    """Compute the runs in threads, one per slot, each run in whichever is free. Nothing is begun once a
+    stop signal has come. Whatever goes wrong in a thread fails one run: the end of every run that began is reported."""
     todo, lock = iter(jobs), threading.Lock()
     events: queue.SimpleQueue[tuple[Job, Event] | None] = queue.SimpleQueue()
 
-    def following() -> Job | None:
+    def next_job() -> Job | None:
         with lock:
             return None if stop_signals.received is not None else next(todo, None)
 
-    def told(job: Job, event: Event) -> None:
+    def report(job: Job, event: Event) -> None:
         events.put((job, event))
 
-    def lead(computer: contextlib.AbstractContextManager[Compute]) -> None:
+    def work(slot: contextlib.AbstractContextManager[Compute]) -> None:
         try:
-            with computer as compute_one:
-                while (job := following()) is not None:
+            with slot as compute_one:
+                while (job := next_job()) is not None:
                     try:
-                        told(job, compute_one(job, functools.partial(told, job)))
+                        report(job, compute_one(job, functools.partial(report, job)))
                     except BaseException as error:  # also SystemExit of a user's own code
-                        told(job, {"ended": "failed", "reason": f"{type(error).__name__}: {error}"})
+                        report(job, {"ended": "failed", "reason": f"{type(error).__name__}: {error}"})
         finally:
             events.put(None)
 
-    leaders = [threading.Thread(target=lead, args=(computer,), daemon=True) for computer in computers]
-    for leader in leaders:
-        leader.start()
-    for _ in leaders:
-        while (happened := events.get()) is not None:
-            job, event = happened
+    threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in slots]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        while (message := events.get()) is not None:
+            job, event = message
             if "ended" in event:
-                yield Ended(job, **event)
+                yield EndedJob(job, **event)
             else:
-                tell(job, event)
+                on_event(job, event)
 
 
-def _in_processes(jobs: Sequence[Job], size: int, tell: Tell, stop_signals: StopSignals) -> Iterator[Ended]:
+def _in_processes(jobs: Sequence[Job], size: int, on_event: OnEvent, stop_signals: StopSignals) -> Iterator[EndedJob]:
     slots = [_Slot(stop_signals) for _ in range(size)]
 
     def stop(signal: int) -> None:
@@ -99,10 +98,10 @@ def _in_processes(jobs: Sequence[Job], size: int, tell: Tell, stop_signals: Stop
 
     with stop_signals.listening(stop):
         try:
-            yield from spread(jobs, slots, tell, stop_signals)
+            yield from compute_in_threads(jobs, slots, on_event, stop_signals)
         finally:
             for slot in slots:
-                slot.clear()
+                slot.kill()
 
 
 class _Slot:
@@ -122,10 +121,10 @@ class _Slot:
             with contextlib.suppress(BrokenPipeError):  # it has died with a request unread
                 self._worker.stdin.close()
 
-    def __call__(self, job: Job, tell: Callable[[Event], None]) -> Event:
+    def __call__(self, job: Job, on_event: Callable[[Event], None]) -> Event:
         """Compute one run."""
         try:
-            worker = self._hired()
+            worker = self._running_worker()
         except OSError as error:
             return {"ended": "failed", "reason": f"no process could be started for it: {error.strerror}"}
         request = {"path": str(job.path), "experiment": job.experiment.model_dump()}
@@ -135,7 +134,7 @@ class _Slot:
                 event: Event = json.loads(line)
                 if "ended" in event:
                     return event
-                tell(event)
+                on_event(event)
         except (BrokenPipeError, ValueError):  # it died, perhaps in the middle of a line
             worker.kill()
         code = worker.wait()
@@ -149,18 +148,18 @@ class _Slot:
         if self._worker is not None:
             self._worker.terminate()
 
-    def clear(self) -> None:
+    def kill(self) -> None:
         """End the worker, whatever it does, and wait for its end."""
         if self._worker is not None:
             self._worker.kill()
             with contextlib.suppress(BrokenPipeError), self._worker:
                 pass  # closes its pipes
 
-    def _hired(self) -> subprocess.Popen[str]:
+    def _running_worker(self) -> subprocess.Popen[str]:
         """The worker, in a session of its own: Ctrl-C reaches it through us, and once."""
         if self._worker is not None and self._worker.poll() is None:
             return self._worker
-        self.clear()
+        self.kill()
         command = [sys.executable, "-m", "facade.sweep.worker"]
         pipe = subprocess.PIPE
         self._worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)

@@ -15,68 +15,64 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facade.errors import FacadeError, StoppedError, StorageError
+from facade.experiment.config import Experiment
 from facade.files import store
-
-if TYPE_CHECKING:
-    from facade.experiment.config import Experiment
+from facade.runtimes import local
+from facade.runtimes.recorder import Quiet
 
 Event = dict[str, Any]
 
 
-def compute(experiment: Experiment, path: Path, tell: Callable[[Event], None], run: Callable[..., Any]) -> Event:
+def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None], run: Callable[..., Any]) -> Event:
     """Run or resume one experiment by `run`; how it ended. Whatever goes wrong in it ends this run only. Where
     a user's own code failed is written to NAME-failure.txt beside the run directory."""
-    from facade.runtimes.recorder import Quiet
 
-    class Teller(Quiet):
+    class EventProgress(Quiet):
         def start(self, experiment: Experiment, done: int) -> None:
-            tell({"done": done})
+            on_event({"done": done})
 
         def round(self, done: int, rounds: int) -> None:
-            tell({"done": done})
+            on_event({"done": done})
 
         def evaluated(self, done: int, judged: Event, final: bool) -> None:
             if not final:
-                tell({"done": done, "accuracies": judged.get("clusters") or [judged["all"]]})
+                on_event({"done": done, "accuracies": judged.get("clusters") or [judged["all"]]})
 
-    noted = path.with_name(f"{path.name}-failure.txt")
+    failure = path.with_name(f"{path.name}-failure.txt")
     with contextlib.suppress(OSError):
-        noted.unlink()  # of an earlier attempt
+        failure.unlink()  # of an earlier attempt
     try:
-        run(experiment, path, resume=True, progress=Teller())
+        run(experiment, path, resume=True, progress=EventProgress())
     except StoppedError:
         return {"ended": "stopped"}
     except FacadeError as error:
         return {"ended": "failed", "reason": str(error)}
     except Exception as error:  # a mistake in a user's own algorithm or model
-        return {"ended": "failed", "reason": _noted(error, noted)}
+        return {"ended": "failed", "reason": _written(error, failure)}
     return {"ended": "finished"}
 
 
-def _noted(error: Exception, file: Path) -> str:
+def _written(error: Exception, file: Path) -> str:
     """What went wrong, in a line, and the file that says where."""
     raised = getattr(error, "cause", None) or error  # Ray wraps what was raised in a worker
-    said = f"{type(raised).__name__}: {raised}".splitlines()[0]
+    summary = f"{type(raised).__name__}: {raised}".splitlines()[0]
     try:
         store.replace(file, "".join(traceback.format_exception(error)).encode())
     except StorageError as complaint:
-        return f"{said}; {complaint}"
-    return f"{said}; {file} says where"
+        return f"{summary}; {complaint}"
+    return f"{summary}; {file} says where"
 
 
 def serve() -> None:
     """Compute what standard input asks for until it ends or somebody asks to stop."""
-    from facade.experiment.config import Experiment
-    from facade.runtimes import local
-
     events = os.dup(1)
     os.dup2(2, 1)  # whatever a user's code prints must not mix with the events
     sys.path.append("")
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         try:
             os.write(events, json.dumps(event).encode() + b"\n")
         except BrokenPipeError:  # the sweep is gone: its run is stopped as if somebody had asked for it
@@ -84,8 +80,8 @@ def serve() -> None:
 
     for line in sys.stdin:
         request = json.loads(line)
-        end = compute(Experiment.of(request["experiment"]), Path(request["path"]), tell, local.run)
-        tell(end)
+        end = compute(Experiment.of(request["experiment"]), Path(request["path"]), report, local.run)
+        report(end)
         if end["ended"] == "stopped":
             return
 

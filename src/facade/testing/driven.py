@@ -20,7 +20,7 @@ from facade.data.section import DataSection
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup, set_up
 from facade.runs.result import Result
-from facade.runs.run_directory import in_order
+from facade.runs.rows import in_order
 from facade.runtimes.local import deliver, run, side_by_side
 
 

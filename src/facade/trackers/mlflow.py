@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from facade.core.types import Row
 from facade.experiment.config import Experiment
-from facade.runs.run_directory import determining
+from facade.experiment.decisive_settings import decisive_settings
 from facade.trackers.base import Tracker
 
 _TAG = "facade.run"
@@ -26,7 +26,7 @@ class MLflow(Tracker):
             return
         run = self._client.create_run(home, tags={_TAG: mark}, run_name=self.run_dir.name)
         self._run = run.info.run_id
-        for key, value in determining(experiment.model_dump()).items():
+        for key, value in decisive_settings(experiment.model_dump()).items():
             self._client.log_param(self._run, key, value)
 
     def log(self, values: dict[str, float], step: int) -> None:

@@ -172,7 +172,7 @@ def _check_epochs(heard: list[Heard], epochs: Epochs) -> None:
     if unknown:
         raise ExperimentError(
             f"rounds were played by the list of epoch {min(unknown)}, which was not given; give every list of the run"
-            " (a site keeps them in run/epochs): --membership 1.json --membership 2.json"
+            " as `membership`; a site keeps them in run/epochs"
         )
 
 

@@ -10,14 +10,14 @@ import torch
 from facade.analysis import metrics
 from facade.errors import ExperimentError
 from facade.export.model_card import files_section, input_words, never_tested
-from facade.export.package import Exported, package
+from facade.export.package import WrittenPackage, package
 from facade.export.portable import Deployed
 from facade.peers.after.outcome import SiteFacts, read_site
 from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
 
 
-def take_home(home: Path, out: Path) -> Exported:
+def take_home(home: Path, out: Path) -> WrittenPackage:
     """Write the model that a site deploys, when its run is finished, to the directory `out`."""
     from safetensors.torch import load_file
 

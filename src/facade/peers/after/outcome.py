@@ -60,7 +60,7 @@ class Outcome:
 
         models = setup.algorithm.model(state)
         store.replace(run / "model.safetensors", save({k: v.clone().contiguous() for k, v in models.items()}))
-        store.replace(run / "outcome.json", (json.dumps(asdict(self), indent=1) + "\n").encode())
+        store.replace_json(run / "outcome.json", asdict(self))
 
     @classmethod
     def load(cls, run: Path) -> Outcome | None:
@@ -75,7 +75,7 @@ def write_site(site: Site, facts: dict[str, Any]) -> Path:
     signature = key.sign(_SIGNED + identity.canonical(facts)).hex()
     signed = {"site": facts, "signing_key": identity.public_half(key), "signature": signature}
     path = site.run / "site.json"
-    store.replace(path, (json.dumps(signed, indent=1) + "\n").encode())
+    store.replace_json(path, signed)
     return path
 
 

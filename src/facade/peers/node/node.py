@@ -38,7 +38,8 @@ from facade.peers.protocol.wire import MessageForm, Origin, not_finite, pack
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Member, Membership
 from facade.peers.trust.site import Site
-from facade.runs.run_directory import RunDirectory, environment
+from facade.runs.environment import environment
+from facade.runs.run_directory import RunDirectory
 
 Watch = Callable[[list[Row]], None]
 """Told the rows of every round as they are committed."""

@@ -115,19 +115,19 @@ class SiteCheckpoints:
     def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
         """Store the state at the start of a round; rows made before it are written."""
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._files.length("rows.jsonl")}
-        self._store.write(round, state_files.saved(state_files.here(state), facts))
+        self._store.write(round, state_files.file_parts(state_files.in_one_piece(state), facts))
 
     def newest(self) -> SiteCheckpoint | None:
         """The newest one that is whole, and whose rows are."""
         for saved in self._store.newest_first():
-            state, facts = state_files.opened(saved.content)
+            state, facts = state_files.read_file(saved.content)
             if self._files.length("rows.jsonl") >= facts["rows"]:
                 return SiteCheckpoint(facts["round"], facts["epoch"], state, facts["ledger"], facts["rows"])
         return None
 
     def missing(self) -> str:
         """What a begun run lacks that has no usable checkpoint, in words."""
-        counted = [state_files.opened(saved.content)[1]["rows"] for saved in self._store.newest_first()]
+        counted = [state_files.read_file(saved.content)[1]["rows"] for saved in self._store.newest_first()]
         if not counted:
             return f"{self._store.directory} holds no checkpoint that is whole"
         there = self._files.length("rows.jsonl")

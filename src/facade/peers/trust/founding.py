@@ -49,10 +49,10 @@ def found_site(home: Path, new: NewSite) -> Path:
     identity.check_name(new.id)
     for admin in new.admins:
         if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
-            raise ExperimentError(f"--admin {admin} is not a public key; expected 64 hexadecimal digits")
-    identity.check_address("--address", new.address)
+            raise ExperimentError(f"the admin's key {admin} is not a public key; expected 64 hexadecimal digits")
+    identity.check_address("address", new.address)
     if listen := new.settings.get("listen"):
-        identity.check_address("--listen", listen)
+        identity.check_address("listen", listen)
     with store.writing(home):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if (home / "node.toml").exists():
@@ -137,7 +137,8 @@ def check_plan(membership: Membership) -> None:
     _, plan = planned(Experiment.of(membership.experiment))
     if membership.first_round > plan.rounds:  # round T is the final exchange
         raise ExperimentError(
-            f"--from-round {membership.first_round} would never come: the run ends with round {plan.rounds}"
+            f"round {membership.first_round}, the first of this list, would never come: the run ends with round"
+            f" {plan.rounds}"
         )
 
 
@@ -148,7 +149,7 @@ def schema_of(experiment: Experiment) -> Schema:
     if experiment.data.source == "given":
         raise ExperimentError(
             "data.source = 'given': the sites bring their own data, so say what they look like;"
-            " add --schema schema.json with classes, shape, mean and std"
+            " add `schema` with their classes, shape, mean and std"
         )
     federation = load(experiment.data, experiment.seed)
     return Schema(classes=federation.classes, shape=list(federation.shape), mean=federation.mean, std=federation.std)

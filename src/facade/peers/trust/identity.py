@@ -62,13 +62,13 @@ def check_name(name: str) -> None:
         raise ExperimentError(f"id '{name}' is not possible; use up to 32 letters a-z, digits and hyphens, such as h07")
 
 
-def check_address(option: str, address: str) -> None:
-    """Refuse what is not host:port."""
+def check_address(name: str, address: str) -> None:
+    """Refuse what is not host:port; `name` says what it is."""
     host, _, port = address.rpartition(":")
     plain = re.fullmatch(r"\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+", host)
     if not plain or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ExperimentError(
-            f"{option} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
+            f"{name} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
         )
 
 

@@ -279,11 +279,12 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
             raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
     if first_round <= old.first_round:
         raise ExperimentError(
-            f"--from-round {first_round} is not after round {old.first_round}, where this list begins"
+            f"round {first_round}, the first of the new list, is not after round {old.first_round}, where the old one"
+            " begins"
         )
     for join in change.add:
         if join.id in members:
-            raise ExperimentError(f"'{join.id}' is a member already; use --rotate to change its certificate")
+            raise ExperimentError(f"'{join.id}' is a member already; use `rotate` to change its certificate")
     settled = {
         id: m.model_copy(update={"certificate": m.next_certificate or m.certificate, "next_certificate": ""})
         for id, m in members.items()

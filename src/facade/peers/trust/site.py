@@ -246,32 +246,14 @@ def _dataset(written: dict[str, Any]) -> Dataset:
 def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Federation:
     """A site's own data as a federation in which all others hold nothing; classes are matched by name."""
     from facade.data.federation import Federation
+    from facade.data.matching import matched
     from facade.data.samples import Holdings
 
-    unknown = sorted(set(dataset.classes) - set(schema.classes))
-    if unknown:
-        raise ExperimentError(
-            f"this site's data have classes that the federation does not know: {', '.join(unknown)};"
-            f" expected names among: {', '.join(schema.classes)}"
-        )
-    if list(dataset.train.x.shape[1:]) != schema.shape:
-        raise ExperimentError(
-            f"this site's inputs have shape {list(dataset.train.x.shape[1:])}, the federation's {schema.shape}"
-        )
-    train, test = (_renamed(part, dataset.classes, schema.classes) for part in (dataset.train, dataset.test))
+    own = matched(dataset, schema.classes, schema.shape, "the federation")
+    train, test = own.train, own.test
     if not len(train) or not len(test):
         raise ExperimentError("this site's data have no training or no test samples; both are needed")
     rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
     return Federation(
         Holdings(train, np.arange(n), rows), [test], np.zeros(n, np.int64), schema.classes, schema.mean, schema.std
     )
-
-
-def _renamed(part: Any, here: list[str], there: list[str]) -> Any:
-    """Labelled samples with class numbers as the federation counts them."""
-    import torch
-
-    from facade.data.samples import Labelled
-
-    numbers = torch.tensor([there.index(name) for name in here], dtype=torch.int64)
-    return Labelled(part.x, numbers[part.y])

@@ -134,10 +134,6 @@ def _set_environment(address: str | None) -> None:
 def _options(address: str | None) -> dict[str, Any]:
     quiet = {"logging_level": "ERROR"}
     if address is not None:
-        if "://" in address:
-            raise ExperimentError(
-                f"--address {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
-            )
         _check_reachable(address)
         return {"address": address, **quiet}
     return {"address": "local", "num_cpus": cores(), "include_dashboard": False, **quiet}
@@ -148,15 +144,15 @@ def _check_reachable(address: str) -> None:
     if address == "auto":  # Ray finds the cluster that this machine is part of
         return
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or "://" in address:
         raise ExperimentError(
-            f"--address {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
+            f"`address` {address}: give the cluster's head as host:port, or 'auto' on one of its machines"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except (OSError, OverflowError) as error:
         raise ClusterError(
-            f"nothing answers at --address {address} ({getattr(error, 'strerror', None) or error});"
+            f"nothing answers at `address` {address} ({getattr(error, 'strerror', None) or error});"
             " give the cluster's head as host:port"
         ) from error
 

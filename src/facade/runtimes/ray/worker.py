@@ -21,10 +21,11 @@ from facade.core.types import Ids, Row
 from facade.data.federation import Federation
 from facade.data.samples import Labelled
 from facade.experiment.config import Experiment
+from facade.experiment.decisive_settings import differences
 from facade.experiment.setup import set_up
 from facade.learning.machine import cpu
 from facade.runs.checkpoint import Start
-from facade.runs.run_directory import differences, versions
+from facade.runs.environment import versions
 from facade.runtimes.ray.connection import ClusterError
 
 Arrays = dict[str, NDArray[Any]]
@@ -35,7 +36,7 @@ Wanted = list[Ids | None]
 """Per shard, the nodes whose messages are wanted from it; None: all of them."""
 
 
-class Move(NamedTuple):
+class RoundReport(NamedTuple):
     """What a worker tells the driver after its part of a round."""
 
     round: int
@@ -43,7 +44,7 @@ class Move(NamedTuple):
     wanted: Wanted | None
     """None: the run is over."""
     seconds: dict[str, float]
-    """Spent by phase since the last move."""
+    """Spent by phase since the last report."""
 
 
 class Worker:
@@ -65,7 +66,7 @@ class Worker:
         self._shard = self._setup.shard(self._shards[index])
         return cpu()
 
-    def begin(self, round: int, state: dict[str, Any] | None) -> Move:
+    def begin(self, round: int, state: dict[str, Any] | None) -> RoundReport:
         """Play to the first exchange: from the start, or from a round with the state of this shard's
         nodes, of which every leaf is a reference."""
         import ray
@@ -73,10 +74,10 @@ class Worker:
         start: tuple[int, Any] = (0, self._setup.algorithm.init(self._shard))
         if state is not None:
             arrays = zip(state, ray.get(list(state.values())), strict=True)
-            start = Start(round, {name: torch.tensor(array) for name, array in arrays}).like(start[1])
+            start = Start(round, {name: torch.tensor(array) for name, array in arrays}).unflattened(start[1])
         setup = self._setup
         self._rounds = RoundLoop(play(setup.algorithm, self._shard, setup.plan, setup.federation, start))
-        return self._move()
+        return self._report()
 
     def hand_out(self, wanted: Wanted) -> list[Any]:
         """References to this shard's messages, one slice for every other shard that wants some."""
@@ -95,14 +96,14 @@ class Worker:
                 slices.append(ray.put({name: leaf[rows].numpy() for name, leaf in flat.items()}))
         return slices
 
-    def advance(self, slices: list[Any]) -> Move:
+    def advance(self, slices: list[Any]) -> RoundReport:
         """Fetch the slices meant for this shard, mix, and play to the next exchange or the end."""
         import ray
 
         refs = {shard: ref for shard, ref in enumerate(slices) if ref is not None}
         fetched = dict(zip(refs, ray.get(list(refs.values())), strict=True))
         self._rounds.advance(self._inbox(fetched))
-        return self._move()
+        return self._report()
 
     def leaves(self, of: Part) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Dtype and shape [S, ...] of every leaf."""
@@ -133,11 +134,11 @@ class Worker:
         assert self._rounds.end is not None, "the run is over"
         return self._rounds.end
 
-    def _move(self) -> Move:
+    def _report(self) -> RoundReport:
         seconds = self._setup.learner.stopwatch.lap()
         if self._rounds.post is None:
-            return Move(self._setup.plan.rounds, self._end.rows, None, seconds)
-        return Move(self._post.round, self._post.rows, self._wanted(self._post), seconds)
+            return RoundReport(self._setup.plan.rounds, self._end.rows, None, seconds)
+        return RoundReport(self._post.round, self._post.rows, self._wanted(self._post), seconds)
 
     def _wanted(self, post: Post) -> Wanted:
         """Per shard, the nodes to hear from; of the own one, nothing needs to be fetched."""
@@ -158,8 +159,8 @@ class Worker:
                 ids.append(nodes)
                 parts.append(own)
             elif shard in fetched:
-                asked = wanted[shard]
-                ids.append(nodes if asked is None else asked)
+                senders_wanted = wanted[shard]
+                ids.append(nodes if senders_wanted is None else senders_wanted)
                 parts.append(fetched[shard])
         senders = torch.from_numpy(np.concatenate(ids))
         flat = {name: torch.from_numpy(_joined([part[name] for part in parts])) for name in own}
