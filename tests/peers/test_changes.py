@@ -9,7 +9,8 @@ import tomli_w
 from facade.peers.after.outcome import Outcome
 from facade.peers.local_network import Processes, founded
 from facade.peers.protocol.headers import Kind, Request, Status
-from facade.peers.protocol.rpc import Credentials, Link, UnreachableError
+from facade.peers.protocol.rpc import Credentials, Link
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
 from facade.peers.trust.founding import schema_of
 from facade.peers.trust.membership import load

@@ -8,14 +8,13 @@ import pytest
 from facade.algorithms import ALGORITHMS
 from facade.peers.doctor import Finding, _dates, _exchange, examine
 from facade.peers.local_network import founded
-from facade.peers.node.node import Node
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.protocol.headers import Kind, Request, Status
 from facade.peers.protocol.link_speed import LinkSpeed
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.site import Site
-from peers.makers import QUICK, federation, gate, tiny
+from peers.makers import QUICK, federation, gate, real_node, tiny
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def made(tmp_path):
 
 
 def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
-    nodes = [Node(Site.load(home), shared_port=True) for home in made.homes[1:3]]
+    nodes = [real_node(home) for home in made.homes[1:3]]
     try:
         findings = examine(made.homes[0])
     finally:

@@ -93,7 +93,7 @@ def test_every_refusal_of_a_call_is_counted(door):
 def test_who_says_farewell_before_this_site_has_finished_is_not_settled(made, door):
     farewell = Request(Kind.FAREWELL, made.membership.digest, 1, 0).packed()
     door.answer("b", farewell)
-    assert (door.parted, door.settled) == ({"b"}, set())
+    assert (door.farewells, door.settled) == ({"b"}, set())
     door.finish()
     door.answer("b", farewell)
     assert door.settled == {"b"}

@@ -14,7 +14,8 @@ from facade.errors import ExperimentError
 from facade.peers.protocol.gate import MOST_CALLS, Gate
 from facade.peers.protocol.headers import Kind, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
-from facade.peers.protocol.rpc import Credentials, Link, Links, Server, UnreachableError
+from facade.peers.protocol.rpc import Credentials, Link, Links, Server
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Change, Member, Membership, changed
 from peers.makers import federation, gate, until

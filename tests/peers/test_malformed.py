@@ -15,7 +15,8 @@ import torch
 from facade.algorithms import ALGORITHMS
 from facade.core import tree
 from facade.experiment.setup import set_up
-from facade.peers.node.pulling import Demand, Puller, _Pull, take
+from facade.peers.node.pulling import Demand, Puller, _Pull, add_chunk
+from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.wire import MessageForm, Origin, pack
@@ -70,14 +71,15 @@ def little_memory():
     assert peak - before < 5e6
 
 
-def gatherer():
-    return Puller(None, None, None, None, {}, None)
+@pytest.fixture
+def puller(tmp_path):
+    return Puller(None, None, Recovery(tmp_path / "recovery.jsonl"), None)
 
 
-def test_mutated_payloads_are_all_refused_for_a_reason():
+def test_mutated_payloads_are_all_refused_for_a_reason(puller):
     content = pack(ORIGIN, message())
     digest = hashlib.sha256(content).digest()
-    ask, hearer = Demand(7, [1], MessageForm(message()), refuse, 10, None), gatherer()
+    demand = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     random, reasons = np.random.default_rng(1), Counter()
     with little_memory():
         for _ in range(MANY):
@@ -85,10 +87,10 @@ def test_mutated_payloads_are_all_refused_for_a_reason():
             if changed == content:
                 continue
             with pytest.raises(RefusedError) as refused:
-                hearer.accept(ORIGIN, ask, (changed, digest))
+                puller.accept(ORIGIN, demand, (changed, digest))
             reasons[refused.value.reason] += 1
     assert set(reasons) == {Reason.WRONG_SIZE, Reason.WRONG_DIGEST}
-    assert hearer.accept(ORIGIN, ask, (content, digest))["choice"] == 1
+    assert puller.accept(ORIGIN, demand, (content, digest))["choice"] == 1
 
 
 def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their_form():
@@ -126,14 +128,14 @@ def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their
         (lambda: pack(ORIGIN, message()) + b"more", Reason.WRONG_SIZE),
     ],
 )
-def test_each_consistent_mistake_has_its_own_reason(sent, reason):
+def test_each_consistent_mistake_has_its_own_reason(sent, reason, puller):
     content = sent()
-    ask = Demand(7, [1], MessageForm(message()), refuse, 10, None)
+    demand = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     if reason is None:
-        gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+        puller.accept(ORIGIN, demand, (content, hashlib.sha256(content).digest()))
         return
     with pytest.raises(RefusedError) as refused:
-        gatherer().accept(ORIGIN, ask, (content, hashlib.sha256(content).digest()))
+        puller.accept(ORIGIN, demand, (content, hashlib.sha256(content).digest()))
     assert refused.value.reason == reason
 
 
@@ -162,15 +164,15 @@ def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
         assert made.no_weights <= set(entries) or made.no_weights == {"bid"}
 
 
-def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays():
-    hearer, ask = gatherer(), Demand(7, [1], MessageForm(message()), refuse, 10, None)
+def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays(puller):
+    demand = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
-    hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+    puller.accept(ORIGIN, demand, (first, hashlib.sha256(first).digest()))
     with pytest.raises(RefusedError) as refused:
-        hearer.accept(ORIGIN, ask, (second, hashlib.sha256(second).digest()))
+        puller.accept(ORIGIN, demand, (second, hashlib.sha256(second).digest()))
     assert refused.value.reason == Reason.EQUIVOCATION
-    assert hearer.digests[ORIGIN] == hashlib.sha256(first).hexdigest()
-    hearer.accept(ORIGIN, ask, (first, hashlib.sha256(first).digest()))
+    assert puller._recovery.first_digest(ORIGIN, "another") == hashlib.sha256(first).hexdigest()
+    puller.accept(ORIGIN, demand, (first, hashlib.sha256(first).digest()))
 
 
 def test_mutated_replies_are_refused_or_say_nothing_new():
@@ -183,7 +185,7 @@ def test_mutated_replies_are_refused_or_say_nothing_new():
             try:
                 reply = Reply.parse(mutated(whole.packed(), random))
                 if reply.status is Status.HERE:
-                    take(pull, reply, 1000, 500)
+                    add_chunk(pull, reply, 1000, 500)
                     outcomes["taken"] += 1  # its bytes still face the digest
                     assert len(pull.content) <= 1000
             except RefusedError as refused:
@@ -194,7 +196,7 @@ def test_mutated_replies_are_refused_or_say_nothing_new():
 def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anything_is_kept():
     pull = _Pull(1, None)
     with pytest.raises(RefusedError, match="wrong-size"):
-        take(pull, Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
+        add_chunk(pull, Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
     assert not pull.content
 
 
@@ -202,10 +204,10 @@ def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anythi
 def test_a_chunk_is_exactly_what_was_asked_for(bytes_sent):
     pull = _Pull(1, None, bytearray(200))
     with pytest.raises(RefusedError, match=f"a chunk of {bytes_sent} bytes, 300 were asked for"):
-        take(pull, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
+        add_chunk(pull, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
     assert len(pull.content) == 200
     rest = _Pull(1, None, bytearray(900))
-    take(rest, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
+    add_chunk(rest, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
     assert len(rest.content) == 1000
 
 

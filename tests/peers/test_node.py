@@ -12,23 +12,28 @@ from facade.learning.learner import Learner
 from facade.peers.after.outcome import read_site
 from facade.peers.local_network import founded
 from facade.peers.node import node as site_node
+from facade.peers.node import playing
+from facade.peers.node.checkpoints import LostCheckpointError
+from facade.peers.node.followed_lists import NextEpochError
 from facade.peers.node.journal import Journal, Metrics
-from facade.peers.node.node import Node
-from facade.peers.node.outgoing import DivergedReplayError, LostCheckpointError
+from facade.peers.node.outgoing import DivergedReplayError
 from facade.peers.node.pulling import BehindError, ShutOutError
+from facade.peers.node.recovery import Recovery
+from facade.peers.node.shutdown import Shutdown
+from facade.peers.node.start_up import StartUp
+from facade.peers.protocol import rpc
 from facade.peers.protocol.headers import Kind, Request, Status
 from facade.peers.protocol.rpc import Links
 from facade.peers.protocol.wire import Origin
 from facade.peers.trust.membership import Change, changed
-from facade.peers.trust.site import Site
-from peers.makers import QUICK, logged, tiny
+from peers.makers import QUICK, logged, real_node, tiny
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """The first of four sites; it waits for nobody at the beginning and at the end."""
-    monkeypatch.setattr(site_node, "await_everybody", lambda node: None)
-    monkeypatch.setattr(site_node, "part", lambda node: None)
+    monkeypatch.setattr(StartUp, "await_everybody", lambda _: None)
+    monkeypatch.setattr(Shutdown, "say_farewell", lambda _: None)
     settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
     with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
         yield made.homes[0]
@@ -36,7 +41,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def node(home):
-    opened = Node(Site.load(home), shared_port=True)
+    opened = real_node(home)
     yield opened
     opened.close()
 
@@ -46,14 +51,14 @@ def scripted(node, *answers):
     rest = list(answers)
     asked = []
 
-    def gather(membership, own, ask):
-        asked.append(ask.round)
+    def pull(membership, own, demand):
+        asked.append(demand.round)
         answer = rest.pop(0) if rest else {}
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    node._gatherer.gather = gather
+    node.puller.pull = pull
     return asked
 
 
@@ -66,9 +71,9 @@ def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     def taken(*_):
         raise ExperimentError("it cannot be listened on")
 
-    monkeypatch.setattr(site_node, "Server", taken)
+    monkeypatch.setattr(rpc, "Server", taken)
     with pytest.raises(ExperimentError, match="cannot be listened on"):
-        Node(Site.load(home), shared_port=True)
+        real_node(home)
     assert closed == [Links, Metrics, Journal]
 
 
@@ -94,7 +99,7 @@ def test_a_node_that_nobody_admits_where_it_arrives_says_so_in_a_sentence(node):
 
 
 def test_a_list_that_comes_while_a_node_jumps_is_played_by(node):
-    asked = scripted(node, {}, BehindError(9), site_node._NextEpochError())
+    asked = scripted(node, {}, BehindError(9), NextEpochError())
     assert node.run()
     assert asked[:4] == [0, 1, 9, 9]
     assert [event["round"] for event in logged(node.site.home, "committed")][:4] == [0, 1, 9, 10]
@@ -106,9 +111,9 @@ def test_a_message_that_is_not_the_published_one_costs_no_checkpoint(node, home)
     (home / "run" / "outcome.json").unlink()
     node.close()
     before = {path.name: path.read_bytes() for path in (home / "run" / "checkpoints").iterdir()}
-    again = Node(Site.load(home), shared_port=True)
+    again = real_node(home)
     scripted(again)
-    published = again._outgoing._published
+    published = again.files.outgoing._published
     published[12] = published[12]._replace(digest=b"another")
     with pytest.raises(DivergedReplayError, match="round 12, played again"):
         again.run()
@@ -117,7 +122,7 @@ def test_a_message_that_is_not_the_published_one_costs_no_checkpoint(node, home)
 
 
 def test_a_site_publishes_nothing_that_nobody_would_use(node):
-    algorithm = node._scene.setup.algorithm
+    algorithm = node.lists.in_force.setup.algorithm
     message = type(algorithm).message
 
     def broken(self, turn, state):
@@ -134,9 +139,9 @@ def test_a_site_publishes_nothing_that_nobody_would_use(node):
 def test_where_training_diverges_those_who_were_mixed_are_named(node, monkeypatch):
     heard = {}
 
-    def gather(membership, own, ask):
-        heard.setdefault(2, ask.form._own)
-        return {2: ask.form._own}
+    def pull(membership, own, demand):
+        heard.setdefault(2, demand.form._own)
+        return {2: demand.form._own}
 
     def diverge(self, *_, **__):
         if heard:
@@ -145,14 +150,14 @@ def test_where_training_diverges_those_who_were_mixed_are_named(node, monkeypatc
 
     fit = Learner.fit
     monkeypatch.setattr(Learner, "fit", diverge)
-    node._gatherer.gather = gather
+    node.puller.pull = pull
     with pytest.raises(DivergedError, match=r"training diverged\. Mixed before it were messages of n2: if one"):
         node.run()
 
 
 def test_the_policy_is_told_how_long_every_training_took_and_nothing_else(node, monkeypatch):
     now = iter(range(10_000))
-    monkeypatch.setattr(site_node.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(playing.time, "monotonic", lambda: float(next(now)))
     told = []
     node.policy.trained = told.append
     scripted(node)
@@ -166,7 +171,7 @@ def test_a_finished_site_that_is_started_again_keeps_its_rows_and_says_the_same(
     written = [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")]
     (home / "run" / "site.json").unlink()  # killed before it was written
     node.close()
-    again = Node(Site.load(home), shared_port=True)
+    again = real_node(home)
     assert again.run() == ended
     again.close()
     assert [(home / "run" / name).read_text() for name in ("rows.jsonl", "site.json")] == written
@@ -178,36 +183,39 @@ def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, m
     node.close()
     path, trained = home / "run" / "site.json", []
     alone = [[1 if row == column else 0 for column in range(10)] for row in range(10)]
-    monkeypatch.setattr(site_node.beside, "alone", lambda scene: trained.append(scene) or alone)
+    monkeypatch.setattr(site_node.training_alone, "alone", lambda scene: trained.append(scene) or alone)
     assert read_site(path).gain is None
     for _ in range(2):
-        again = Node(Site.load(home), baseline=True, shared_port=True)
-        again.run()
+        again = real_node(home)
+        again.run(baseline=True)
         again.close()
     assert read_site(path).gain <= 0
     assert len(trained) == 1
 
 
 def test_who_said_farewell_before_a_restart_is_remembered(node, home):
-    farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
+    farewell = Request(Kind.FAREWELL, node.lists.membership.digest, 1, 12)
     for _ in range(2):
         node.gate.answer("n1", farewell.packed())
     node.close()
     assert [event["peer"] for event in logged(home, "parted")] == ["n1"]
-    again = Node(Site.load(home), shared_port=True)
+    again = real_node(home)
     again.close()
-    assert (again.gate.parted, again.gate.settled) == ({"n1"}, set())
+    assert (again.gate.farewells, again.gate.settled) == ({"n1"}, set())
 
 
-def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node):
-    first = node.membership
+def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node, tmp_path):
+    first = node.lists.membership
     second = changed(first, Change(), 1)
-    node.lists.epochs.add(second)
-    for epoch, digest in ((1, "old"), (1, "older"), (2, "new"), (2, "newer")):
-        node.journal.write("heard", round=1, epoch=epoch, peer="n2", sha256=digest)
-    node.journal.write("heard", round=1, peer="n2", sha256="in a log of an earlier version")
-    assert node._heard_before(1) == {Origin(first.digest, 2, 1): "old", Origin(second.digest, 2, 1): "new"}
-    assert node._heard_before(2) == {}
+    before = Recovery(tmp_path / "recovery.jsonl")
+    for membership, digests in ((first, ("old", "older")), (second, ("new", "newer"))):
+        origin = Origin(membership.digest, 2, 1)
+        for digest in digests:
+            before.first_digest(origin, digest)
+        before.note_heard(origin)
+    after = Recovery(tmp_path / "recovery.jsonl")
+    firsts = [after.first_digest(Origin(membership.digest, 2, 1), "another") for membership in (first, second)]
+    assert firsts == ["old", "new"]
 
 
 class KilledError(Exception):
@@ -216,28 +224,28 @@ class KilledError(Exception):
 
 def play_until_killed(home, last):
     """Play rounds in which only the first of the neighbours asked is heard; who was heard in which."""
-    node, heard = Node(Site.load(home), shared_port=True), {}
+    node, heard = real_node(home), {}
 
-    def gather(membership, own, ask):
-        if ask.round > last:
+    def pull(membership, own, demand):
+        if demand.round > last:
             raise KilledError
-        heard[ask.round] = ask.senders[:1]
-        return said(ask, heard[ask.round])
+        heard[demand.round] = demand.senders[:1]
+        return said(demand, heard[demand.round])
 
-    node._gatherer.gather = gather
+    node.puller.pull = pull
     with pytest.raises(KilledError):
         node.run()
     node.close()
     return heard
 
 
-def said(ask, senders):
+def said(demand, senders):
     """Messages like one's own, with other weights from every sender."""
 
     def scaled(sender):
         return lambda leaf: leaf * (1 + sender / 10) if leaf.is_floating_point() else leaf
 
-    return {sender: tree.map(scaled(sender), ask.form._own) for sender in senders}
+    return {sender: tree.map(scaled(sender), demand.form._own) for sender in senders}
 
 
 def damage_newest(directory):
@@ -249,14 +257,14 @@ def test_after_a_damaged_checkpoint_a_round_is_mixed_from_those_who_were_heard_b
     before = play_until_killed(home, last=3)
     damage_newest(home / "run" / "checkpoints")
     with pytest.warns(UserWarning, match="is damaged"):
-        node = Node(Site.load(home), shared_port=True)
+        node = real_node(home)
     asked = {}
 
-    def gather(membership, own, ask):
-        asked[ask.round] = ask.senders
-        return said(ask, ask.senders)
+    def pull(membership, own, demand):
+        asked[demand.round] = demand.senders
+        return said(demand, demand.senders)
 
-    node._gatherer.gather = gather
+    node.puller.pull = pull
     assert node.run()
     node.close()
     assert (min(asked), asked[3]) == (3, before[3])
@@ -270,11 +278,14 @@ def test_a_begun_run_without_its_rows_is_not_begun_again(home):
     rows = (run / "rows.jsonl").read_bytes()
     for left in (b"", rows[:1000], None):
         (run / "rows.jsonl").write_bytes(left) if left is not None else (run / "rows.jsonl").unlink()
-        with pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"):
-            Node(Site.load(home), shared_port=True)
+        with (
+            pytest.warns(UserWarning, match="rows that it counts on are missing"),
+            pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"),
+        ):
+            real_node(home)
     assert sorted(path.name for path in (run / "outgoing").iterdir()) == published
     (run / "rows.jsonl").write_bytes(rows)
-    Node(Site.load(home), shared_port=True).close()
+    real_node(home).close()
 
 
 @pytest.mark.parametrize(
@@ -285,16 +296,16 @@ def test_a_begun_run_without_its_checkpoints_is_not_begun_again(lost, home):
     for name in lost:
         (home / "run" / name).rename(home / name)
     with pytest.raises(LostCheckpointError, match=r"checkpoints holds no checkpoint that is whole; restore"):
-        Node(Site.load(home), shared_port=True)
+        real_node(home)
     (home / "run").rename(home / "moved away")
-    Node(Site.load(home), shared_port=True).close()
+    real_node(home).close()
 
 
 def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
     before = play_until_killed(home, last=3)
     damage_newest(home / "run" / "checkpoints")
     with pytest.warns(UserWarning, match="is damaged"):
-        node = Node(Site.load(home), shared_port=True)
+        node = real_node(home)
     scripted(node)
     with pytest.raises(FacadeError, match=rf"round 3 must be played again.* n{before[3][0]}, heard in it before"):
         node.run()
@@ -306,16 +317,18 @@ def test_scenes_are_dropped_when_the_window_has_passed_them(node):
     node.lists.forget = forgotten.append
     scripted(node)
     assert node.run()
-    assert forgotten == [round - node.membership.limits.window for round in range(13)]
+    assert forgotten == [round - node.lists.membership.limits.window for round in range(13)]
 
 
 def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monkeypatch):
-    node = Node(Site.load(home), baseline=True, shared_port=True)
+    node = real_node(home)
     scripted(node)
-    farewell = Request(Kind.FAREWELL, node.membership.digest, 1, 12)
+    farewell = Request(Kind.FAREWELL, node.lists.membership.digest, 1, 12)
     said = []
-    monkeypatch.setattr(site_node.beside, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed())))
-    assert node.run()
+    monkeypatch.setattr(
+        site_node.training_alone, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed()))
+    )
+    assert node.run(baseline=True)
     node.close()
     assert [(reply.status, reply.round) for reply in said] == [(Status.FINISHED, 12)]
     assert node.gate.settled == {"n1"}
@@ -331,15 +344,15 @@ def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StorageError, match=r"status.json could not be written: No space left on device"):
-        node._write_status(3)
+        node.publisher.write_status(node.lists.in_force, 3)
     monkeypatch.undo()
     assert (home / "run" / "status.json").read_bytes() == before
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
     scripted(node, BehindError(9))
-    listed, said = node.membership, []
-    commit = node._outgoing.commit
+    listed, said = node.lists.membership, []
+    commit = node.files.outgoing.commit
 
     def asked_meanwhile(round, content):
         made = commit(round, content)
@@ -348,7 +361,7 @@ def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
             said.append((earlier, node.gate.answer(listed.members[1].id, request.packed())))
         return made
 
-    node._outgoing.commit = asked_meanwhile
+    node.files.outgoing.commit = asked_meanwhile
     assert node.run()
     gone = [(earlier, reply.round) for earlier, reply in said if reply.status is Status.GONE]
     assert gone

@@ -14,11 +14,11 @@ import pytest
 import facade
 from facade.errors import ExperimentError, RunDirectoryError, StorageError
 from facade.peers.after.outcome import write_site
-from facade.peers.after.report import across
+from facade.peers.after.report import compare_sites
 from facade.peers.local_network import founded
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, Metrics, lines
-from facade.peers.node.node import Node, run
+from facade.peers.node.node import run
 from facade.peers.node.outgoing import DivergedReplayError, Outgoing
 from facade.peers.node.waiting import Brisk, Patient, Wait
 from facade.peers.protocol.refusals import Reason
@@ -27,7 +27,7 @@ from facade.peers.trust.founding import finish_rotation, rotate_site
 from facade.peers.trust.membership import Limits, load
 from facade.peers.trust.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.runs.run_directory import RunDirectory
-from peers.makers import QUICK, federation, kept_ports, tiny
+from peers.makers import QUICK, federation, kept_ports, real_node, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
@@ -66,7 +66,7 @@ def test_without_a_key_or_a_list_nothing_starts(missing, tmp_path):
     made = federation(tmp_path)
     (made.home("a") / missing).unlink()
     with pytest.raises(ExperimentError, match=missing.split(".")[0]):
-        Node(Site.load(made.home("a")))
+        real_node(made.home("a"))
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path):
@@ -372,11 +372,11 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(command, tmp_
         site = Site.load(made.home(id))
         site.run.mkdir()
         paths.append(write_site(site, site_facts(id, right, gain)))
-    found = across(paths, made.home("a") / "membership.json")
+    found = compare_sites(paths, made.home("a") / "membership.json")
     assert (found["mean"], found["worst"], found["losers"]) == (0.75, 0.6, ["b"])
     assert found["spread"] == pytest.approx(0.3)
     assert found["missing"] == ["c"]
-    assert across(paths)["missing"] == ["c", "d"], "whom the sites know of"
+    assert compare_sites(paths)["missing"] == ["c", "d"], "whom the sites know of"
     assert (found["sites"][0]["missed"], found["sites"][0]["refused"]) == ({"c": 3}, {"d": 4})
     ended = command("network", "report", *paths)
     assert (ended.code, "c 3x" in ended.out, "d 4x" in ended.out) == (0, True, True)
@@ -385,11 +385,11 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(command, tmp_
     forged["site"]["gain"] = 0.5
     paths[1].write_text(json.dumps(forged))
     with pytest.raises(ExperimentError, match="signature"):
-        across(paths)
+        compare_sites(paths)
     by_another = signed_site(Site.load(made.home("b")), site_facts("a", 9))
-    assert across([by_another])["mean"] == 0.9, "without a list, nobody knows whose key it is"
+    assert compare_sites([by_another])["mean"] == 0.9, "without a list, nobody knows whose key it is"
     with pytest.raises(ExperimentError, match="not signed with the key that the membership list gives 'a'"):
-        across([by_another], made.home("a") / "membership.json")
+        compare_sites([by_another], made.home("a") / "membership.json")
 
 
 def signed_site(site, facts):
@@ -419,20 +419,20 @@ def signed_site(site, facts):
 )
 def test_a_signed_file_that_makes_no_sense_is_named(changed, tmp_path):
     site = Site.load(federation(tmp_path).home("a"))
-    assert across([signed_site(site, site_facts("a", 9))])["mean"] == 0.9
+    assert compare_sites([signed_site(site, site_facts("a", 9))])["mean"] == 0.9
     path = signed_site(site, site_facts("a", 9) | changed)
     with pytest.raises(ExperimentError, match=rf"{path} is not a site.json \(.*\); a site writes one"):
-        across([path])
+        compare_sites([path])
 
 
 def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
     made = federation(tmp_path)
     paths = [signed_site(Site.load(made.home(id)), site_facts("a", 9)) for id in "ab"]
     with pytest.raises(ExperimentError, match="more than one file is of a; give one file for each site"):
-        across(paths)
+        compare_sites(paths)
     other = site_facts("b", 9) | {"final": {"confusion": [[1]]}}
     with pytest.raises(ExperimentError, match="different federations or experiments"):
-        across([paths[0], signed_site(Site.load(made.home("b")), other)])
+        compare_sites([paths[0], signed_site(Site.load(made.home("b")), other)])
 
 
 def on_a_free_port():

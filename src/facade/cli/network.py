@@ -65,11 +65,11 @@ def build(
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
     terms = Terms(described.name, public, _policy(policy), limits_for(policy, limit or []), look)
-    made = found_federation([identity.Join.load(path) for path in joins], described, terms)
-    check_plan(made)
-    store.replace(output, made.sign(key).encode())
+    federation = found_federation([identity.Join.load(path) for path in joins], described, terms)
+    check_plan(federation)
+    store.replace(output, federation.sign(key).encode())
     out.print(
-        f"Written: {output}, {made.n} members, digest {made.digest.hex()[:16]}."
+        f"Written: {output}, {federation.n} members, digest {federation.digest.hex()[:16]}."
         " Every site puts it beside its node.toml.",
         soft_wrap=True,
     )
@@ -146,10 +146,10 @@ def update(
             " (without them, an update ends a rotation, but this list has none)"
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    made = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
-    check_plan(made)
-    store.replace(output, made.sign(key).encode())
-    out.print(f"Written: {output}, epoch {made.epoch}, {made.n} members from round {from_round} on.", soft_wrap=True)
+    new = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    check_plan(new)
+    store.replace(output, new.sign(key).encode())
+    out.print(f"Written: {output}, epoch {new.epoch}, {new.n} members from round {from_round} on.", soft_wrap=True)
 
 
 @app.command()
@@ -203,11 +203,11 @@ def audit(
     from facade.cli.display_sites import print_audit
     from facade.peers.after.audit import audit
 
-    found = audit(logs, membership)
-    print_audit(prose(as_json), found)
+    result = audit(logs, membership)
+    print_audit(prose(as_json), result)
     if as_json:
-        write_json(asdict(found))
-    if found.findings:
+        write_json(asdict(result))
+    if result.findings:
         raise typer.Exit(1)
 
 

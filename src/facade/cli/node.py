@@ -77,10 +77,10 @@ def up(
     from facade.peers.node.node import run
     from facade.peers.node.shutdown import LeftError, end_process, leaving_on_signals
 
-    news = SiteLines(lambda line: err.print(line, soft_wrap=True))
+    lines = SiteLines(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
-            outcome = run(home, baseline=baseline, watch=news.rows, listen=news.event)
+            outcome = run(home, baseline=baseline, watch=lines.rows, listen=lines.event)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)
@@ -114,9 +114,9 @@ def export(
     """Write this site's model so that it runs without this library, with a model card."""
     need_extra()
     from facade.cli.export import print_exported
-    from facade.peers.after.export import take_home
+    from facade.peers.after.export import export_site
 
-    print_exported(take_home(home, out_dir))
+    print_exported(export_site(home, out_dir))
 
 
 @app.command()

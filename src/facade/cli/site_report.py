@@ -19,9 +19,9 @@ def report_sites(
     """Fairness across sites, from their signed site.json files: no data and no weights are needed."""
     need_extra()
     from facade.cli.display_sites import print_sites
-    from facade.peers.after.report import across
+    from facade.peers.after.report import compare_sites
 
-    facts = across(sites, membership)
+    facts = compare_sites(sites, membership)
     if as_json:
         write_json(facts)
     else:

@@ -15,7 +15,8 @@ from facade.errors import FacadeError
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.protocol.link_speed import LinkSpeed, SpeedProbe
 from facade.peers.protocol.refusals import RefusedError
-from facade.peers.protocol.rpc import Credentials, Link, UnreachableError
+from facade.peers.protocol.rpc import Credentials, Link
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Limits, Membership
@@ -51,18 +52,18 @@ def _examine(home: Path) -> Iterator[Finding]:
     membership = site.membership()
     yield Finding("ok", f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
     for member in membership.members:
-        found = _dates(member.id, member.certificate)
-        if found.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
-            yield found
-    lines: dict[str, LinkSpeed] = {}
-    yield from _peers(site, membership, lines)
-    with warnings.catch_warnings(record=True) as said:
+        finding = _dates(member.id, member.certificate)
+        if finding.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
+            yield finding
+    speeds: dict[str, LinkSpeed] = {}
+    yield from _peers(site, membership, speeds)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scene = SiteEpoch.of(site, membership)
-    yield _agreement(scene)
-    yield from (Finding("note", str(warning.message)) for warning in said)
-    yield _disk(site, scene)
-    yield from _exchange(scene, lines)
+        epoch = SiteEpoch.of(site, membership)
+    yield _agreement(epoch)
+    yield from (Finding("note", str(warning.message)) for warning in caught)
+    yield _disk(site, epoch)
+    yield from _exchange(epoch, speeds)
 
 
 def _settings_of_others(path: Path) -> Iterator[Finding]:
@@ -85,17 +86,17 @@ def _dates(whose: str, certificate: str | bytes) -> Finding:
     return Finding("ok", f"the certificate of {whose} is good for {left:.0f} days")
 
 
-def _agreement(scene: SiteEpoch) -> Finding:
+def _agreement(epoch: SiteEpoch) -> Finding:
     """Sites that print the same two marks play the same experiment on data of the same form."""
-    images = sum(len(rows) for rows in scene.shard.data.rows)
-    schema = hashlib.sha256(identity.canonical(scene.membership.schema_.model_dump())).hexdigest()
-    marks = f"the experiment ({scene.setup.experiment.hash[:8]}) and the classes ({schema[:8]})"
+    images = sum(len(rows) for rows in epoch.shard.data.rows)
+    schema = hashlib.sha256(identity.canonical(epoch.membership.schema_.model_dump())).hexdigest()
+    marks = f"the experiment ({epoch.setup.experiment.hash[:8]}) and the classes ({schema[:8]})"
     return Finding("ok", f"{marks} agree with this site's data ({images} training samples)")
 
 
-def _disk(site: Site, scene: SiteEpoch) -> Finding:
-    state = scene.setup.algorithm.init(scene.shard)
-    needed = row_bytes(state) * (4 + scene.membership.limits.window)
+def _disk(site: Site, epoch: SiteEpoch) -> Finding:
+    state = epoch.setup.algorithm.init(epoch.shard)
+    needed = row_bytes(state) * (4 + epoch.membership.limits.window)
     free = shutil.disk_usage(site.home).free
     return Finding(
         "ok" if free > needed else "problem",
@@ -103,8 +104,8 @@ def _disk(site: Site, scene: SiteEpoch) -> Finding:
     )
 
 
-def _peers(site: Site, membership: Membership, lines: dict[str, LinkSpeed]) -> Iterator[Finding]:
-    """Call every peer; the lines of those that answer are added to `lines`."""
+def _peers(site: Site, membership: Membership, speeds: dict[str, LinkSpeed]) -> Iterator[Finding]:
+    """Call every peer; how fast those are that answer is added to `speeds`."""
     number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
@@ -116,9 +117,9 @@ def _peers(site: Site, membership: Membership, lines: dict[str, LinkSpeed]) -> I
             if refused is not None:
                 yield Finding("problem", f"{member.id} refuses this site: {refused.why(membership.digest)}")
                 continue
-            line = lines[member.id] = caller.measure()
-            speed = f"{1000 * line.trip:.1f} ms and sends {line.rate / 1e6:.1f} MB/s"
-            yield Finding("ok", f"{member.id} answers in {speed}")
+            speed = speeds[member.id] = caller.measure()
+            sends = f"sends {speed.rate / 1e6:.1f} MB/s"
+            yield Finding("ok", f"{member.id} answers in {1000 * speed.trip:.1f} ms and {sends}")
         except RefusedError as error:
             yield Finding("problem", f"{member.id} at {member.address} gives no usable answer ({error})")
         except UnreachableError as error:
@@ -131,24 +132,24 @@ def _peers(site: Site, membership: Membership, lines: dict[str, LinkSpeed]) -> I
             link.close()
 
 
-def _exchange(scene: SiteEpoch, lines: dict[str, LinkSpeed]) -> Iterator[Finding]:
+def _exchange(epoch: SiteEpoch, speeds: dict[str, LinkSpeed]) -> Iterator[Finding]:
     """What hearing a round's neighbours takes: with the nearest ones, and with the farthest among them."""
-    algorithm = scene.setup.algorithm
-    state = algorithm.init(scene.shard)
-    turn = scene.plan.turn(scene.shard, scene.membership.first_round)
+    algorithm = epoch.setup.algorithm
+    state = algorithm.init(epoch.shard)
+    turn = epoch.plan.turn(epoch.shard, epoch.membership.first_round)
     size = MessageForm(algorithm.message(turn, state)).size
-    wanted = len(listed(scene.shard, algorithm.wanted(turn, state)).sender)
-    if not wanted or not lines:
+    wanted = len(listed(epoch.shard, algorithm.wanted(turn, state)).sender)
+    if not wanted or not speeds:
         return
-    takes = sorted((line.takes(size), id) for id, line in lines.items())
+    takes = sorted((speed.takes(size), id) for id, speed in speeds.items())
     least, (most, farthest) = takes[min(wanted, len(takes)) - 1][0], takes[-1]
-    limits = scene.membership.limits
+    limits = epoch.membership.limits
     yield Finding(
         "ok" if most < limits.deadline else "problem",
         f"a round brings {wanted} messages of {size / 1e6:.2f} MB, which takes at least {least:.3f} s;"
         f" with {farthest} among them, {most:.3f} s",
     )
-    if scene.membership.policy == "brisk" and limits.floor < most < limits.deadline:
+    if epoch.membership.policy == "brisk" and limits.floor < most < limits.deadline:
         yield Finding("note", _shorter_wait(farthest, most, limits))
 
 

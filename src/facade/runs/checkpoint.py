@@ -17,12 +17,10 @@ from facade.core import tree
 from facade.core.tree import Params
 from facade.core.types import Ids
 from facade.errors import RunDirectoryError
-from facade.files.store import Store
-from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
+from facade.runs.saved_states import ROWS, SavedStates
 from facade.runs.state_files import PiecewiseTree
 
-ROWS = "rows.jsonl"
 FILES = (ROWS, "timings.jsonl")
 """What a run appends to, and a checkpoint cuts back; without the rows before it, none can be continued."""
 
@@ -71,36 +69,31 @@ class Checkpoints:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._store = Store(directory.path / "checkpoints", keep=2)
+        self._states = SavedStates(directory, 2, lambda facts: int(facts["lengths"][ROWS]))
 
     def save(self, round: int, state: PiecewiseTree, seconds: float) -> None:
         """Store the state of all nodes at the start of a round; rows made before it are written."""
         lengths = {name: self._directory.length(name) for name in FILES}
-        facts = {"round": round, "lengths": lengths, "seconds": seconds}
-        self._store.write(round, state_files.file_parts(state, facts))
+        self._states.save(round, state, {"round": round, "lengths": lengths, "seconds": seconds})
 
     def restore(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
         nothing to continue."""
-        for saved in self._store.newest_first():
-            state, facts = state_files.read_file(saved.content)
-            checkpoint = Checkpoint(state=state, **facts)
-            sizes = {name: self._directory.length(name) for name in FILES}
-            if sizes[ROWS] < checkpoint.lengths[ROWS]:
-                warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=2)
-                continue
-            for name, length in checkpoint.lengths.items():
-                self._directory.cut(name, min(length, sizes[name]))  # of timings, some may be lost
-            return checkpoint
-        if self._store.numbers:
-            warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
-        return None
+        saved = self._states.newest()
+        if saved is None:
+            if self._states.rounds:
+                warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
+            return None
+        checkpoint = Checkpoint(state=saved.state, **saved.facts)
+        for name, length in checkpoint.lengths.items():
+            self._directory.cut(name, min(length, self._directory.length(name)))  # of timings, some may be lost
+        return checkpoint
 
     @property
     def newest_round(self) -> int:
         """Rounds that need not be computed again, if the newest checkpoint is good."""
-        return max(self._store.numbers, default=0)
+        return max(self._states.rounds, default=0)
 
     def remove(self) -> None:
         """A complete run needs none."""
-        self._store.remove()
+        self._states.remove()

@@ -1,4 +1,4 @@
-"""A site's model to take home: what `facade export` writes of a simulated run, of a real one."""
+"""A site's model to deploy: what `facade export` writes of a simulated run, of a real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
 
 
-def take_home(home: Path, out: Path) -> WrittenPackage:
+def export_site(home: Path, out: Path) -> WrittenPackage:
     """Write the model that a site deploys, when its run is finished, to the directory `out`."""
     from safetensors.torch import load_file
 

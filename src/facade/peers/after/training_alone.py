@@ -14,16 +14,16 @@ from facade.peers.node.site_epoch import SiteEpoch, inbox_of
 from facade.runs.rows import RowsFile
 
 
-def alone(scene: SiteEpoch) -> list[list[int]]:
+def alone(epoch: SiteEpoch) -> list[list[int]]:
     """The confusion matrix of this site's model after training alone, on the same batches."""
-    rounds = play(Local(), scene.shard, scene.plan, scene.setup.federation)
+    rounds = play(Local(), epoch.shard, epoch.plan, epoch.setup.federation)
     with one_intra_op_thread():
-        played = drive(rounds, lambda post: inbox_of(scene.number, post.outbox, {}, False))
+        played = drive(rounds, lambda post: inbox_of(epoch.number, post.outbox, {}, False))
     confusion: list[list[int]] = played.rows[-1]["confusion"]
     return confusion
 
 
-def facts(outcome: Outcome, scene: SiteEpoch, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
+def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
     """What site.json holds: counts and the ledger; no data, no weights."""
     last: dict[str, Row] = {}
     for row in rows:
@@ -35,10 +35,10 @@ def facts(outcome: Outcome, scene: SiteEpoch, rows: RowsFile, own: list[list[int
         "epoch": outcome.epoch,
         "policy": outcome.policy,
         "experiment_sha256": outcome.experiment,
-        "algorithm": scene.setup.experiment.algorithm["name"],
-        "classes": scene.membership.schema_.classes,
-        "rounds": scene.plan.rounds,
-        "images": int(sum(len(held) for held in scene.shard.data.rows)),
+        "algorithm": epoch.setup.experiment.algorithm["name"],
+        "classes": epoch.membership.schema_.classes,
+        "rounds": epoch.plan.rounds,
+        "images": int(sum(len(held) for held in epoch.shard.data.rows)),
         "final": {key: last["final"][key] for key in keep if key in last["final"]},
         "ledger": outcome.ledger,
     }

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, FacadeError
 from facade.files import store
 from facade.peers.node.journal import Journal
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
-from facade.peers.trust.membership import Epochs, load, read, verified
+from facade.peers.trust.membership import Epochs, Member, Membership, load, read, verified
 from facade.peers.trust.site import Site, check_playable
 
 
-class FollowedLists:
-    """The epochs that a site knows, and what each of them makes of it."""
+class NextEpochError(Exception):
+    """A round is governed by another list than the one it was begun under."""
 
-    def __init__(self, site: Site) -> None:
+
+class FollowedLists:
+    """Who this site is: the lists that it knows, what each of them makes of it, and which one is in force."""
+
+    def __init__(self, site: Site, journal: Journal) -> None:
         self.epochs = Epochs()
         self._site = site
+        self._journal = journal
         self._path = site.home / "membership.json"
         self._kept = site.run / "epochs"
         with store.writing(self._kept):
             self._kept.mkdir(parents=True, exist_ok=True)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
             self.epochs.add(load(earlier, site.settings.admins))
-        self._scenes: dict[int, SiteEpoch] = {}
+        self._site_epochs: dict[int, SiteEpoch] = {}
+        self._in_force: SiteEpoch | None = None
         self._seen: int | None = None
         """When the list was written that was taken last."""
         self._refused: bytes | None = None
         """The content that could not be used last."""
-        self._said = ""
+        self._complaint = ""
+        """Why it could not."""
         if not self.epochs.known:  # without any list nothing starts; a later one that cannot be used changes nothing
             self._take(read(self._path))
 
-    def look(self, journal: Journal) -> None:
+    @property
+    def in_force(self) -> SiteEpoch:
+        """The epoch that this site is playing."""
+        assert self._in_force is not None, "a round is entered first"
+        return self._in_force
+
+    @property
+    def membership(self) -> Membership:
+        """The list in force."""
+        return self.in_force.membership
+
+    def look(self) -> None:
         """Take the list that the operator has put there since. One that cannot be used is named in
         the log and looked at again when it is another: it may be half copied."""
         written = self._written()
@@ -43,24 +61,24 @@ class FollowedLists:
             content = read(self._path)
             if content != self._refused:
                 self._take(content)
-                self._seen, self._refused, self._said = written, None, ""
+                self._seen, self._refused, self._complaint = written, None, ""
         except ExperimentError as error:
             self._refused = content
-            if str(error) != self._said:
-                journal.write("list-refused", says=str(error))
-            self._said = str(error)
+            if str(error) != self._complaint:
+                self._journal.write("list-refused", says=str(error))
+            self._complaint = str(error)
 
     def _take(self, content: bytes) -> None:
         """Keep a list that can be played by; what is kept is what was checked."""
-        found = verified(content, self._path, self._site.settings.admins)
+        membership = verified(content, self._path, self._site.settings.admins)
         if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
-            self._site.find_in(found)
-        if not self.epochs.follows(found):
+            self._site.find_in(membership)
+        if not self.epochs.follows(membership):
             return
-        if found.has(self._site.settings.id):
-            check_playable(self._site, found)
-        self.epochs.add(found)
-        store.replace(self._kept / f"{found.epoch}.json", content)
+        if membership.has(self._site.settings.id):
+            check_playable(self._site, membership)
+        self.epochs.add(membership)
+        store.replace(self._kept / f"{membership.epoch}.json", content)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""
@@ -69,7 +87,18 @@ class FollowedLists:
         except OSError:
             return 0
 
-    def scene(self, round: int) -> SiteEpoch:
+    def enter(self, round: int) -> SiteEpoch:
+        """Put the list in force that governs a round."""
+        self._in_force = self.site_epoch(round)
+        return self._in_force
+
+    def check_in_force(self, round: int) -> None:
+        """Look for a new list; NextEpochError if this round is to be played by another than the one in force."""
+        self.look()
+        if self.epochs.governing(round) is not self.membership:
+            raise NextEpochError
+
+    def site_epoch(self, round: int) -> SiteEpoch:
         """What the list that governs a round makes of this site; RemovedError if it is no member then,
         ExperimentError if the others will not accept its certificate."""
         membership = self.epochs.governing(round)
@@ -80,23 +109,37 @@ class FollowedLists:
                 f"the list of epoch {membership.epoch}, in force from round {membership.first_round} on, does not have"
                 f" the certificate of this site ({own[:16]}); run: facade node rotate --finish, and start again"
             )
-        if membership.epoch not in self._scenes:
-            self._scenes[membership.epoch] = SiteEpoch.of(self._site, membership)
-        return self._scenes[membership.epoch]
+        if membership.epoch not in self._site_epochs:
+            self._site_epochs[membership.epoch] = SiteEpoch.of(self._site, membership)
+        return self._site_epochs[membership.epoch]
+
+    def of_epoch(self, epoch: int) -> Membership:
+        """The list of an epoch that this site has played."""
+        for membership in self.epochs.known:
+            if membership.epoch == epoch:
+                return membership
+        raise FacadeError(
+            f"the checkpoint was made under the list of epoch {epoch}, which is not in {self._kept};"
+            f" put that list there as {epoch}.json, and start again"
+        )
 
     def recall(self, rounds: range) -> None:
         """Know, after a restart, who may have the messages of the rounds before it."""
         for round in rounds:
             membership = self.epochs.governing(round)
-            if membership.has(self._site.settings.id) and membership.epoch not in self._scenes:
-                self._scenes[membership.epoch] = SiteEpoch.of(self._site, membership)
+            if membership.has(self._site.settings.id) and membership.epoch not in self._site_epochs:
+                self._site_epochs[membership.epoch] = SiteEpoch.of(self._site, membership)
 
     def forget(self, before: int) -> None:
         """Drop what only rounds before a given one need: their messages are no longer kept."""
         oldest = self.epochs.governing(before).epoch
-        self._scenes = {epoch: scene for epoch, scene in self._scenes.items() if epoch >= oldest}
+        self._site_epochs = {epoch: held for epoch, held in self._site_epochs.items() if epoch >= oldest}
 
     def entitled(self, round: int, caller: int) -> bool:
         """Whether a member may have this site's message of a round."""
-        scene = self._scenes.get(self.epochs.governing(round).epoch)
-        return scene is not None and scene.entitled(round, caller)
+        site_epoch = self._site_epochs.get(self.epochs.governing(round).epoch)
+        return site_epoch is not None and site_epoch.entitled(round, caller)
+
+    def callers(self, round: int) -> list[Member]:
+        """The members that may call this site while it is in a round."""
+        return [member for membership in self.epochs.current(round) for member in membership.members]

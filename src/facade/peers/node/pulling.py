@@ -12,16 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from facade.peers.node.journal import Journal, Metrics
-from facade.peers.node.ledger import Ledger
+from facade.peers.node.member_calls import MemberCalls
+from facade.peers.node.records import Records
+from facade.peers.node.recovery import Recovery
 from facade.peers.node.waiting import Policy, Wait
 from facade.peers.protocol.headers import Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
-from facade.peers.protocol.rpc import Links, UnreachableError
+from facade.peers.protocol.transport import PeerLinks, UnreachableError
 from facade.peers.protocol.wire import MessageForm, Origin
 from facade.peers.trust.membership import Membership
 
-SMALLEST_CHUNK, FIRST_CHUNK, LARGEST_CHUNK = 1 << 15, 1 << 18, 1 << 20
+SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
 MOST_CALLS = 16
 """Calls under way at a time, to peers that answer."""
 _CALL_SECONDS = 10.0
@@ -37,7 +38,7 @@ class BehindError(Exception):
 
 
 class ShutOutError(Exception):
-    """None of several peers that were asked admits this node any more."""
+    """None of several members that were asked admits this node any more."""
 
 
 class Refuse(Protocol):
@@ -79,7 +80,7 @@ class _Pull:
 
 
 @dataclass(frozen=True)
-class _News:
+class _PullEnd:
     """How a pull ended."""
 
     pull: _Pull
@@ -88,232 +89,264 @@ class _News:
     behind: int | None = None
 
 
+@dataclass
+class _Round:
+    """A round's pulling under way."""
+
+    membership: Membership
+    own: int
+    demand: Demand
+    wait: Wait
+    pulls: dict[int, _Pull] = field(default_factory=dict)
+    """By the sender's number."""
+    ends: queue.SimpleQueue[_PullEnd] = field(default_factory=queue.SimpleQueue)
+    room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_CALLS))
+    heard: dict[int, Any] = field(default_factory=dict)
+    """Messages by the sender's number."""
+    behind: list[int] = field(default_factory=list)
+    """The rounds of those who no longer keep this one."""
+    denied: set[str] = field(default_factory=set)
+    """Those who do not admit this node."""
+
+    def id(self, peer: int) -> str:
+        """A member's id."""
+        return self.membership.members[peer].id
+
+    def origin(self, peer: int) -> Origin:
+        """Where a member's message of this round comes from."""
+        return Origin(self.membership.digest, peer, self.demand.round)
+
+    def note_progress(self) -> None:
+        """Say in the wait how far the pulls are."""
+        self.wait.answered = {self.id(peer) for peer, pull in self.pulls.items() if pull.answered}
+        self.wait.sending = {self.id(peer) for peer, pull in self.pulls.items() if pull.content}
+
+    def all_tried(self) -> bool:
+        """Whether everybody outstanding has had the time of a call to answer."""
+        return all(pull.tried for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
+
+    def check_not_behind(self) -> None:
+        """BehindError if more peers have left the round than offer it, or answer and have not gone on."""
+        here = sum(pull.answered for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
+        if len(self.behind) > len(self.heard) + here:
+            raise BehindError(statistics.median_low(self.behind))
+
+
 class Puller:
     """Pulls messages for one node."""
 
-    def __init__(
-        self,
-        links: Links,
-        ledger: Ledger,
-        journal: Journal,
-        metrics: Metrics,
-        digests: dict[Origin, str],
-        watch: Callable[[int], None],
-    ) -> None:
+    def __init__(self, links: PeerLinks, records: Records, recovery: Recovery, watch: Callable[[int], None]) -> None:
         self._links = links
-        self._ledger = ledger
-        self._journal = journal
-        self._metrics = metrics
-        self.digests = digests
-        """The first digest accepted from each (list, sender, round) lately; another one is an equivocation."""
-        self._digests_lock = threading.Lock()
-        """A late pull may end while the digests are tidied."""
+        self._records = records
+        self._recovery = recovery
+        """Knows the digests that were accepted lately."""
         self._watch = watch
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
         self._chunks: dict[str, int] = {}
-        """Bytes to ask a member for first, as its line did the last time."""
+        """Bytes to ask a member for first, as its connection carried the last time."""
 
-    def gather(self, membership: Membership, own: int, ask: Demand) -> dict[int, Any]:
+    def pull(self, membership: Membership, own: int, demand: Demand) -> dict[int, Any]:
         """Messages by sender. RefusedError never leaves: what is refused is missing. So is what a peer
         no longer keeps; BehindError only if more of the peers say so than still have their messages: one
         of them alone must not make this node leave out its training."""
-        stop, news = threading.Event(), queue.SimpleQueue[_News]()
-        ids = {peer: membership.members[peer].id for peer in ask.senders}
-        wait = Wait(time.monotonic(), set(ids.values()), ask.final)
-        room = threading.Semaphore(MOST_CALLS)
-        pulls = {peer: _Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK)) for peer, id in ids.items()}
-        for pull in pulls.values():
-            work = (membership, own, ask, pull, news, room)
-            threading.Thread(target=self._pull, args=work, name=f"facade-pull-{pull.peer}", daemon=True).start()
+        stop = threading.Event()
+        ids = {peer: membership.members[peer].id for peer in demand.senders}
+        round = _Round(membership, own, demand, Wait(time.monotonic(), set(ids.values()), demand.final))
+        for peer, id in ids.items():
+            round.pulls[peer] = pull = _Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK))
+            name = f"facade-pull-{peer}"
+            threading.Thread(target=self._pull_one, args=(round, pull), name=name, daemon=True).start()
         try:
-            heard = self._await(membership, ask, wait, pulls, news)
+            self._await(round)
         finally:
             stop.set()
-        _look(membership, pulls, wait)
-        self._note_missed(ask, wait)
-        ask.policy.learn(wait)
-        self._record(membership, ask, pulls, wait)
-        return heard
+        round.note_progress()
+        self._note_missed(demand, round.wait)
+        demand.policy.learn(round.wait)
+        self._record(round)
+        return round.heard
 
-    def _await(
-        self, membership: Membership, ask: Demand, wait: Wait, pulls: dict[int, _Pull], news: queue.SimpleQueue[_News]
-    ) -> dict[int, Any]:
-        heard: dict[int, Any] = {}
-        behind: list[int] = []
-        denied = 0
+    def _await(self, round: _Round) -> None:
+        """Take what comes until all have come or the policy says to go on."""
+        demand, wait = round.demand, round.wait
         while wait.outstanding:
-            _look(membership, pulls, wait)
-            left = ask.policy.until(wait) - time.monotonic()
+            round.note_progress()
+            left = demand.policy.until(wait) - time.monotonic()
             # Nobody is outvoted unasked: before a jump, who has not had the time to answer is given that of a call.
-            asked = all(pull.tried for peer, pull in pulls.items() if membership.members[peer].id in wait.outstanding)
-            if left <= 0 and (asked or len(behind) <= len(heard)):
+            if left <= 0 and (round.all_tried() or len(round.behind) <= len(round.heard)):
                 break
             try:
-                told = news.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
+                end = round.ends.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
             except queue.Empty:
-                self._watch(ask.round)
+                self._watch(demand.round)
                 continue
-            id = membership.members[told.pull.peer].id
-            if told.behind is not None:
-                behind.append(told.behind)
-                self._ledger.of(id).gone += 1
-                self._journal.write("gone", round=ask.round, peer=id, there=told.behind)
-                wait.lose(id, time.monotonic())
-            elif told.refusal is not None:
-                self._refused(id, ask.round, told.refusal)
-                denied += told.refusal.reason is Reason.NOT_ADMITTED
-                wait.lose(id, time.monotonic())
-            else:
-                heard[told.pull.peer] = told.message
-                digest = self.digests[Origin(membership.digest, told.pull.peer, ask.round)]
-                self._journal.write("heard", round=ask.round, epoch=membership.epoch, peer=id, sha256=digest)
-                wait.came(id, time.monotonic())
-            if len(behind) > len(heard) + len(wait.outstanding):  # those who are missing can change nothing
+            self._take_end(round, end)
+            if len(round.behind) > len(round.heard) + len(wait.outstanding):  # the missing can change nothing
                 break
-        here = sum(pulls[peer].answered for peer in pulls if membership.members[peer].id in wait.outstanding)
-        if len(behind) > len(heard) + here:  # who answers and has not gone on is not ahead
-            raise BehindError(statistics.median_low(behind))
-        if denied == len(ask.senders) and denied >= min(2, membership.n - 1):  # one alone may be wrong
+        round.check_not_behind()
+        if len(round.denied) == len(demand.senders) and self._is_shut_out(round):
             raise ShutOutError
-        return heard
 
-    def _note_missed(self, ask: Demand, wait: Wait) -> None:
+    def _take_end(self, round: _Round, end: _PullEnd) -> None:
+        """Count how one pull ended."""
+        peer, id, now = end.pull.peer, round.id(end.pull.peer), round.demand.round
+        journal = self._records.journal
+        if end.behind is not None:
+            round.behind.append(end.behind)
+            self._records.ledger.of(id).gone += 1
+            journal.write("gone", round=now, peer=id, there=end.behind)
+            round.wait.lose(id, time.monotonic())
+        elif end.refusal is not None:
+            self._refused(id, now, end.refusal)
+            if end.refusal.reason is Reason.NOT_ADMITTED:
+                round.denied.add(id)
+            round.wait.lose(id, time.monotonic())
+        else:
+            round.heard[peer] = end.message
+            digest = self._recovery.note_heard(round.origin(peer))
+            journal.write("heard", round=now, epoch=round.membership.epoch, peer=id, sha256=digest)
+            round.wait.came(id, time.monotonic())
+
+    def _is_shut_out(self, round: _Round) -> bool:
+        """Whether this node is no member to the others: none of those it wanted to hear admits it. One alone may be
+        wrong, so where that is all, the other members are asked: one more must deny this node, and none admit it."""
+        enough = min(2, round.membership.n - 1)
+        if len(round.denied) >= enough:
+            return True
+        calls = MemberCalls(self._links, round.membership, round.id(round.own))
+        rest = [member for member in calls.others if member.id not in round.denied]
+        answers = calls.ask_each(rest, Kind.PROBE, round.demand.round).values()
+        if any(isinstance(answer, Reply) for answer in answers):
+            return False
+        denials = sum(isinstance(answer, UnreachableError) and answer.denied for answer in answers)
+        return len(round.denied) + denials >= enough
+
+    def _note_missed(self, demand: Demand, wait: Wait) -> None:
         """Say in the log who did not come, and how long they were waited for when all others had."""
         if not wait.outstanding:
             return
-        granted, waited = (moment - wait.latest for moment in (ask.policy.until(wait), time.monotonic()))
+        granted, waited = (moment - wait.latest for moment in (demand.policy.until(wait), time.monotonic()))
         seconds = {"granted": max(0.0, granted), "waited": waited}
-        self._journal.write("missed", round=ask.round, peers=sorted(wait.outstanding), **seconds)
+        self._records.journal.write("missed", round=demand.round, peers=sorted(wait.outstanding), **seconds)
 
     def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
-        self._ledger.refuse(id, refusal.reason.word)
-        self._metrics.rejected.labels(refusal.reason.word).inc()
-        self._journal.refused(id, refusal.reason.word, details=refusal.details, side="payload", round=round)
+        word = refusal.reason.word
+        self._records.ledger.refuse(id, word)
+        self._records.metrics.rejected.labels(word).inc()
+        self._records.journal.refused(id, word, details=refusal.details, side="payload", round=round)
 
-    def _note_refused(self, membership: Membership, round: int, pull: _Pull, reply: Reply) -> None:
+    def _note_refused(self, round: _Round, pull: _Pull, reply: Reply) -> None:
         """Say in the log that a peer refuses this node's calls, once for a reason."""
         pull.retries += 1
         if reply.reason is not pull.refused:
-            id, why = membership.members[pull.peer].id, reply.why(membership.digest)
-            self._journal.refused(id, reply.reason.word, details=why, side="callee", round=round)
+            id, why = round.id(pull.peer), reply.why(round.membership.digest)
+            facts = {"details": why, "side": "callee", "round": round.demand.round}
+            self._records.journal.refused(id, reply.reason.word, **facts)
         pull.refused = reply.reason
 
-    def _record(self, membership: Membership, ask: Demand, pulls: dict[int, _Pull], wait: Wait) -> None:
-        for peer, pull in pulls.items():
-            id = membership.members[peer].id
-            entry = self._ledger.of(id)
+    def _record(self, round: _Round) -> None:
+        """Enter a round that is over into the ledger and the metrics."""
+        size, wait, metrics = round.demand.form.size, round.wait, self._records.metrics
+        for peer, pull in round.pulls.items():
+            id = round.id(peer)
+            entry = self._records.ledger.of(id)
             entry.retries += pull.retries
-            self._metrics.retries.inc(pull.retries)
+            metrics.retries.inc(pull.retries)
             if id in wait.heard:
                 entry.heard += 1
-                entry.bytes += ask.form.size
-                self._metrics.bytes.inc(ask.form.size)
+                entry.bytes += size
+                metrics.bytes.inc(size)
             elif id in wait.outstanding:
                 entry.late += pull.answered
                 entry.missed += not pull.answered
-                self._metrics.misses.inc()
-            # Where nothing has come, even the first chunk may have been more than the line carries in a wait.
+                metrics.misses.inc()
+            # Where nothing has come, even the first chunk may have been more than is carried in a wait.
             self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
-        self._metrics.heard.set(len(wait.heard))
-        oldest = ask.round - 2 * membership.limits.window
-        with self._digests_lock:
-            self.digests = {origin: digest for origin, digest in self.digests.items() if origin.round >= oldest}
+        metrics.heard.set(len(wait.heard))
 
-    def _pull(
-        self,
-        membership: Membership,
-        own: int,
-        ask: Demand,
-        pull: _Pull,
-        news: queue.SimpleQueue[_News],
-        room: threading.Semaphore,
-    ) -> None:
-        """In a thread of its own: fetch, check, tell."""
+    def _pull_one(self, round: _Round, pull: _Pull) -> None:
+        """In a thread of its own: fetch, check, say how it ended."""
         try:
-            content = self._fetch(membership, own, ask, pull, room)
+            content = self._fetch(round, pull)
             if content is None:
                 return
-            origin = Origin(membership.digest, pull.peer, ask.round)
-            news.put(_News(pull, self.accept(origin, ask, content)))
+            message = self.accept(round.origin(pull.peer), round.demand, content)
+            round.ends.put(_PullEnd(pull, message))
         except RefusedError as refusal:
-            news.put(_News(pull, refusal=refusal))
+            round.ends.put(_PullEnd(pull, refusal=refusal))
         except BehindError as behind:
-            news.put(_News(pull, behind=behind.round))
+            round.ends.put(_PullEnd(pull, behind=behind.round))
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
-            news.put(_News(pull, refusal=RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")))
+            unusable = RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")
+            round.ends.put(_PullEnd(pull, refusal=unusable))
 
-    def accept(self, origin: Origin, ask: Demand, content: tuple[bytes, bytes]) -> Any:
+    def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
         body, digest = content
-        message = ask.form.unpack(body, digest, origin)
-        why = ask.refuse(message)
+        message = demand.form.unpack(body, digest, origin)
+        why = demand.refuse(message)
         if why is not None:
             raise RefusedError(Reason.UNUSABLE, why)
-        with self._digests_lock:
-            first = self.digests.setdefault(origin, digest.hex())
+        first = self._recovery.first_digest(origin, digest.hex())
         if first != digest.hex():
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(
-        self, membership: Membership, own: int, ask: Demand, pull: _Pull, room: threading.Semaphore
-    ) -> tuple[bytes, bytes] | None:
+    def _fetch(self, round: _Round, pull: _Pull) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
-        peer, pause = membership.members[pull.peer], _SHORTEST_PAUSE
+        membership, demand, pause = round.membership, round.demand, _SHORTEST_PAUSE
         while not pull.stop.is_set():
             length = min(pull.chunk, membership.limits.chunk)
-            request = Request(Kind.PULL, membership.digest, own, ask.round, len(pull.content), length)
+            request = Request(Kind.PULL, membership.digest, round.own, demand.round, len(pull.content), length)
             try:
                 # Late peers must not keep others waiting: between two calls those have their turn, and one who
                 # has not answered yet, and may be dead, takes no place.
-                with room if pull.answered else contextlib.nullcontext():
+                with round.room if pull.answered else contextlib.nullcontext():
                     if pull.stop.is_set():
                         return None
                     began = time.monotonic()
-                    reply = self._links.to(peer).call(request, _CALL_SECONDS)
+                    reply = self._links.to(membership.members[pull.peer]).call(request, _CALL_SECONDS)
                     seconds = time.monotonic() - began
             except UnreachableError as error:
-                pull.tried = True
-                if error.denied:
-                    raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
-                pull.chunk = max(pull.chunk // 2, SMALLEST_CHUNK)
-                pull.retries += 1
+                _note_unreachable(pull, error)
                 pull.stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             pull.tried = pull.answered = True
             if reply.status is Status.GONE:
-                raise BehindError(_beyond(ask, reply.round))
+                raise BehindError(_beyond(demand, reply.round))
             if reply.status is Status.HERE:
-                take(pull, reply, ask.form.size, length)
-                if len(reply.chunk) == length:  # the rest of a message says little of the line
-                    pull.chunk = next_chunk(length, seconds)
+                add_chunk(pull, reply, demand.form.size, length)
+                if len(reply.chunk) == length:  # the rest of a message says little of the connection
+                    pull.chunk = min(next_chunk(length, seconds), membership.limits.chunk)
                 pause = _SHORTEST_PAUSE
-                if len(pull.content) == ask.form.size:
+                if len(pull.content) == demand.form.size:
                     return bytes(pull.content), reply.digest
                 continue
             if reply.status is Status.REFUSED:
-                self._note_refused(membership, ask.round, pull, reply)
-            soon = reply.status is Status.NOT_YET and ask.round <= reply.round + 1  # it held the call for a while
+                self._note_refused(round, pull, reply)
+            soon = reply.status is Status.NOT_YET and demand.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None
 
 
-def _look(membership: Membership, pulls: dict[int, _Pull], wait: Wait) -> None:
-    """Say in the wait how far the pulls are."""
-    ids = {peer: membership.members[peer].id for peer in pulls}
-    wait.answered = {ids[peer] for peer, pull in pulls.items() if pull.answered}
-    wait.sending = {ids[peer] for peer, pull in pulls.items() if pull.content}
+def _note_unreachable(pull: _Pull, error: UnreachableError) -> None:
+    """A call brought nothing: the next one asks for less. RefusedError where this node is not admitted."""
+    pull.tried = True
+    if error.denied:
+        raise RefusedError(Reason.NOT_ADMITTED, str(error)) from None
+    pull.chunk = max(pull.chunk // 2, SMALLEST_CHUNK)
+    pull.retries += 1
 
 
-def _beyond(ask: Demand, there: int) -> int:
+def _beyond(demand: Demand, there: int) -> int:
     """Where a peer is that no longer keeps the round asked for; RefusedError if it is not further."""
-    if min(there, ask.last) <= ask.round:
-        raise RefusedError(Reason.MALFORMED_REPLY, f"round {ask.round} is gone, says a peer in round {there}")
-    return min(there, ask.last)
+    if min(there, demand.last) <= demand.round:
+        raise RefusedError(Reason.MALFORMED_REPLY, f"round {demand.round} is gone, says a peer in round {there}")
+    return min(there, demand.last)
 
 
-def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
+def add_chunk(pull: _Pull, reply: Reply, size: int, length: int) -> None:
     """Add a chunk to what has come; RefusedError if it does not belong there."""
     if reply.total != size:
         raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
@@ -327,6 +360,6 @@ def take(pull: _Pull, reply: Reply, size: int, length: int) -> None:
 
 
 def next_chunk(length: int, seconds: float) -> int:
-    """Bytes to ask for after so many came in so many seconds: twice as many, unless the line might not carry
+    """Bytes to ask for after so many came in so many seconds: twice as many, unless the connection might not carry
     them in the time of a call."""
-    return min(2 * length, LARGEST_CHUNK) if 2 * seconds < _CALL_SECONDS / 2 else length
+    return 2 * length if 2 * seconds < _CALL_SECONDS / 2 else length

@@ -9,17 +9,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from facade.errors import StoppedError
-from facade.peers.node.ask_members import Answer, ask_each, others
+from facade.peers.node.journal import Journal
+from facade.peers.node.member_calls import Answer, MemberCalls
+from facade.peers.node.waiting import Policy
+from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import Kind, Reply, Status
 from facade.peers.protocol.refusals import RefusedError
-from facade.peers.trust.membership import Member
+from facade.peers.trust.membership import Limits, Member
 from facade.runs.stop_signals import StopSignals
-
-if TYPE_CHECKING:
-    from facade.peers.node.node import Node
 
 _PAUSE = 0.2
 _FAREWELL_SECONDS = 10.0
@@ -72,59 +72,74 @@ class _Staying:
             self.round, self.moved = min(reply.round, last_round), now
 
 
-def part(node: Node) -> None:
-    """Tell every peer that this node needs nothing more, and serve until all have said the same.
+@dataclass(frozen=True)
+class Shutdown:
+    """A site after its last round."""
 
-    A peer that answers is waited for as long as it goes on: at most for the deadline in a round. One that cannot
-    be reached may be starting again and need this node's messages: the policy says how long it is waited for;
-    not for long if it once said that it needs nothing more.
-    """
-    gate, began = node.gate, time.monotonic()
-    staying = {member.id: _Staying(member, began, began) for member in others(node)}
-    told = False
-    while staying:
-        asked = ask_each(node, [peer.member for peer in staying.values()], Kind.FAREWELL, gate.last_round)
-        now = time.monotonic()
-        for id, answer in asked.items():
-            if isinstance(answer, Reply):
-                staying[id].note(answer, gate.last_round, now)
-                if answer.status is Status.FINISHED:
-                    gate.take_leave(id)
-        staying = {id: peer for id, peer in staying.items() if _is_waited_for(node, id, peer, now)}
-        with gate.said:
-            if staying and not gate.settled & staying.keys():
-                gate.said.wait(_PAUSE)
-            staying = {id: peer for id, peer in staying.items() if id not in gate.settled}
-        if staying and not told:
-            node.journal.write("staying", peers=sorted(staying))
-            told = True
-    node.journal.write("left")
+    calls: MemberCalls
+    gate: Gate
+    journal: Journal
+    policy: Policy
 
+    def say_farewell(self) -> None:
+        """Tell every peer that this node needs nothing more, and serve until all have said the same.
 
-def _is_waited_for(node: Node, id: str, peer: _Staying, now: float) -> bool:
-    """Whether a peer may still need this node."""
-    gate, limits, patience = node.gate, node.membership.limits, node.policy.patience(id)
-    if id in gate.parted:
-        patience = min(patience, _FAREWELL_SECONDS)
-    return id not in gate.settled and now - peer.reached <= patience and now - peer.moved <= limits.deadline
-
-
-def step_aside(node: Node) -> None:
-    """The end for a member that was removed: serve its last messages until the others have begun the
-    round in which it is no member any more, from when on they refuse its calls; at most for the deadline."""
-    last, began = node.gate.round, time.monotonic()
-    staying = {member.id: _Staying(member, began, began) for member in others(node)}
-    while staying and time.monotonic() - began <= node.membership.limits.deadline:
-        asked = ask_each(node, [peer.member for peer in staying.values()], Kind.PROBE, last)
-        now = time.monotonic()
-        for id, answer in asked.items():
-            if isinstance(answer, Reply):
-                staying[id].reached = now
-            if _has_gone_on(answer, last) or now - staying[id].reached > node.membership.limits.linger:
-                staying.pop(id)
-        with node.gate.said:
+        A peer that answers is waited for as long as it goes on: at most for the deadline in a round. One that cannot
+        be reached may be starting again and need this node's messages: the policy says how long it is waited for;
+        not for long if it once said that it needs nothing more.
+        """
+        gate, staying, logged = self.gate, self._all_others(), False
+        while staying:
+            answers = self.calls.ask_each(_members(staying), Kind.FAREWELL, gate.last_round)
+            now = time.monotonic()
+            for id, answer in answers.items():
+                if isinstance(answer, Reply):
+                    staying[id].note(answer, gate.last_round, now)
+                    if answer.status is Status.FINISHED:
+                        gate.note_farewell(id)
+            staying = {id: peer for id, peer in staying.items() if self._is_waited_for(id, peer, now)}
             if staying:
-                node.gate.said.wait(_PAUSE)
+                gate.await_farewell(_PAUSE, unless_settled=staying.keys())
+            staying = {id: peer for id, peer in staying.items() if id not in gate.settled}
+            if staying and not logged:
+                self.journal.write("staying", peers=sorted(staying))
+                logged = True
+        self.journal.write("left")
+
+    def leave_as_removed(self) -> None:
+        """The end for a member that was removed: serve its last messages until the others have begun the
+        round in which it is no member any more, from when on they refuse its calls; at most for the deadline."""
+        limits, last, began, staying = self._limits, self.gate.round, time.monotonic(), self._all_others()
+        while staying and time.monotonic() - began <= limits.deadline:
+            answers = self.calls.ask_each(_members(staying), Kind.PROBE, last)
+            now = time.monotonic()
+            for id, answer in answers.items():
+                if isinstance(answer, Reply):
+                    staying[id].reached = now
+                if _has_gone_on(answer, last) or now - staying[id].reached > limits.linger:
+                    staying.pop(id)
+            if staying:
+                self.gate.await_farewell(_PAUSE)
+
+    @property
+    def _limits(self) -> Limits:
+        return self.calls.membership.limits
+
+    def _all_others(self) -> dict[str, _Staying]:
+        now = time.monotonic()
+        return {member.id: _Staying(member, now, now) for member in self.calls.others}
+
+    def _is_waited_for(self, id: str, peer: _Staying, now: float) -> bool:
+        """Whether a peer may still need this node."""
+        patience = self.policy.patience(id)
+        if id in self.gate.farewells:
+            patience = min(patience, _FAREWELL_SECONDS)
+        in_time = now - peer.reached <= patience and now - peer.moved <= self._limits.deadline
+        return in_time and id not in self.gate.settled
+
+
+def _members(staying: dict[str, _Staying]) -> list[Member]:
+    return [peer.member for peer in staying.values()]
 
 
 def _has_gone_on(answer: Answer, last: int) -> bool:

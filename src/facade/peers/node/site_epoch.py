@@ -11,10 +11,11 @@ import torch
 from facade.core import tree
 from facade.core.messages import EVERYONE, Deliveries, Inbox
 from facade.core.plan import Plan
+from facade.core.tree import Params
 from facade.core.turn import Shard
 from facade.errors import FacadeError
 from facade.experiment.setup import Setup
-from facade.peers.node.outgoing import SiteCheckpoint
+from facade.peers.node.carried_state import carried
 from facade.peers.protocol.access import Access
 from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
@@ -32,16 +33,16 @@ class SiteEpoch:
     setup: Setup
     shard: Shard
     number: int
-    audience: Access
+    access: Access
 
     @classmethod
     def of(cls, site: Site, membership: Membership) -> SiteEpoch:
-        """The scene of a site."""
+        """The epoch of a list, for a site."""
         if not membership.has(site.settings.id):
             raise RemovedError(f"'{site.settings.id}' is no member from round {membership.first_round} on; leaving")
         number, setup = membership.number(site.settings.id), set_up(site, membership)
-        audience = Access(setup.algorithm, setup.plan)
-        return cls(membership, setup, setup.shard(np.array([number])), number, audience)
+        access = Access(setup.algorithm, setup.plan)
+        return cls(membership, setup, setup.shard(np.array([number])), number, access)
 
     @property
     def plan(self) -> Plan:
@@ -53,25 +54,26 @@ class SiteEpoch:
         """All members but this one."""
         return [i for i in range(self.membership.n) if i != self.number]
 
-    def start(self, saved: SiteCheckpoint | None) -> tuple[int, Any]:
-        """(round, state) to go on from. What an algorithm remembers per member begins anew where
-        the number of members has changed; all else is kept."""
-        fresh = self.setup.algorithm.init(self.shard)
-        if saved is None:
-            return self.membership.first_round, fresh
-        flat = {
-            name: saved.state[name] if name in saved.state and saved.state[name].shape == leaf.shape else leaf
-            for name, leaf in tree.flatten(fresh).items()
-        }
-        return saved.round, tree.unflatten(flat, fresh)
+    @property
+    def last_exchange(self) -> int:
+        """The last round that has an exchange."""
+        return self.plan.rounds if self.plan.all_reduce else self.plan.rounds - 1
+
+    def fresh(self) -> Any:
+        """The state [1, ...] to begin with."""
+        return self.setup.algorithm.init(self.shard)
+
+    def carried(self, state: Params, earlier: Membership) -> Any:
+        """The state [1, ...], flat, that was made under an earlier list, or this one, as one to go on with."""
+        return carried(self.setup.algorithm, state, self.fresh(), earlier, self.membership)
 
     def neighbours(self, round: int) -> list[int]:
         """Whom this node hears in a round's graph."""
-        return self.audience.neighbours(round, self.number)
+        return self.access.neighbours(round, self.number)
 
     def entitled(self, round: int, caller: int) -> bool:
         """Whether a member may have this node's message of a round."""
-        return self.audience.has(round, self.number, caller)
+        return self.access.has(round, self.number, caller)
 
 
 def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import Outgoing
+from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.trust import identity
@@ -32,6 +33,8 @@ class Gate:
 
     epochs: Epochs
     outgoing: Outgoing
+    recovery: Recovery
+    """Knows who said farewell, also before this node was started again."""
     entitled: Entitled
     last_round: int
     """The round of the final exchange; there is none beyond."""
@@ -42,30 +45,38 @@ class Gate:
     finished: bool = False
     settled: set[str] = field(default_factory=set)
     """Members that need nothing more from this node, and know that it needs nothing more."""
-    parted: set[str] = field(default_factory=set)
-    """Members that need nothing more from this node, also those who said so before it was started again."""
 
     def __post_init__(self) -> None:
-        self.said = threading.Condition()
+        self._farewell = threading.Condition()
         """Notified at every farewell."""
         self._calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
+    @property
+    def farewells(self) -> Set[str]:
+        """Members that need nothing more from this node."""
+        return self.recovery.farewells
+
     def finish(self) -> None:
         """This node has finished its run: who says farewell from now on need not wait for it."""
-        with self.said:
+        with self._farewell:
             self.finished = True
             self.round = self.last_round
 
-    def take_leave(self, id: str) -> None:
+    def note_farewell(self, id: str) -> None:
         """A member needs nothing more from this node."""
-        with self.said:
-            if id not in self.parted:
-                self.parted.add(id)
+        with self._farewell:
+            if self.recovery.note_farewell(id):
                 self.journal.write("parted", peer=id)
             if self.finished:
                 self.settled.add(id)
-            self.said.notify_all()
+            self._farewell.notify_all()
+
+    def await_farewell(self, seconds: float, unless_settled: Set[str] = frozenset()) -> None:
+        """Pause until somebody says farewell, at most so long; not at all if one of these has settled by now."""
+        with self._farewell:
+            if not self.settled & unless_settled:
+                self._farewell.wait(seconds)
 
     def admit(self, fingerprint: str) -> str:
         """The id of the member that owns a certificate; RefusedError for all others."""
@@ -126,7 +137,7 @@ class Gate:
         if request.caller != membership.number(id):
             raise RefusedError(Reason.OTHER_IDENTITY, f"{id} claims to be number {request.caller}")
         if request.kind is Kind.FAREWELL:
-            self.take_leave(id)
+            self.note_farewell(id)
         if request.kind is Kind.MEASURE:
             return self._measure(request)
         if request.kind is not Kind.PULL:
@@ -134,7 +145,7 @@ class Gate:
         return self._pull(request)
 
     def _measure(self, request: Request) -> Reply:
-        """Zeros for a member that measures its line: never more than a chunk, as any neighbour may pull."""
+        """Zeros for a member that measures its connection: never more than a chunk, as any neighbour may pull."""
         if not 0 < request.length <= self.limits.chunk:
             raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes to measure with")
         return Reply(Status.HERE, self.round, total=request.length, chunk=bytes(request.length))
@@ -143,20 +154,21 @@ class Gate:
         soon = request.round <= self.round + 1
         # Half the grace: a caller that grants no more must know that this site is there before it goes on.
         held = min(LONGEST_WAIT, self.limits.grace / 2)
-        found = self.outgoing.get(request.round, held if soon else 0.0)
-        if found is None:
+        published = self.outgoing.get(request.round, held if soon else 0.0)
+        if published is None:
             return self._absent(request.round)
         if not self.entitled(request.round, request.caller):
             raise RefusedError(Reason.NOT_ENTITLED, f"number {request.caller} is no neighbour in round {request.round}")
-        if not 0 < request.length <= self.limits.chunk or request.offset >= found.total:
-            raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {found.total}")
+        total = published.total
+        if not 0 < request.length <= self.limits.chunk or request.offset >= total:
+            raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {total}")
         try:
-            chunk = found.chunk(request.offset, request.length)
-        except OSError:  # it left the shelf between the look and the reading
+            chunk = published.chunk(request.offset, request.length)
+        except OSError:  # it was dropped between the look and the reading
             return self._absent(request.round)
-        return Reply(Status.HERE, self.round, total=found.total, digest=found.digest, chunk=chunk)
+        return Reply(Status.HERE, self.round, total=total, digest=published.digest, chunk=chunk)
 
     def _absent(self, round: int) -> Reply:
-        """What to say of a message that is not on the shelf."""
+        """What to say of a message that is not published, or no longer."""
         here = self.round
         return Reply(Status.GONE if round < here else Status.NOT_YET, here)

@@ -43,7 +43,7 @@ class SpeedProbe:
         return reply if reply.status is Status.REFUSED else None
 
     def measure(self) -> LinkSpeed:
-        """The best of a few tries: what the line can do, not how busy it was."""
+        """The best of a few tries: what the connection can do, not how busy it was."""
         trip = min(self._timed(Kind.PROBE, 0) for _ in range(_PROBES))
         sizes = [size for size in _SIZES if size <= self._membership.limits.chunk] or [self._membership.limits.chunk]
         return LinkSpeed(trip, max(size / self._timed(Kind.MEASURE, size) for size in sizes))

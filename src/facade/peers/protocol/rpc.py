@@ -1,4 +1,4 @@
-"""Calls between peers: gRPC over mutual TLS, synchronous, with threads. Trust is the list of
+"""The transport of real sites: gRPC over mutual TLS, synchronous, with threads. Trust is the list of
 certificates; no certificate authority and no host name plays a part.
 """
 
@@ -20,6 +20,7 @@ from facade.errors import ExperimentError
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
 from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Member
 
@@ -84,8 +85,8 @@ class Server:
 
     def _changed(self) -> Any:
         before = self._trusted
-        made = self._configuration()
-        return None if self._trusted == before else made
+        configuration = self._configuration()
+        return None if self._trusted == before else configuration
 
     def _call(self, content: bytes, context: grpc.ServicerContext) -> bytes:
         try:
@@ -114,8 +115,8 @@ def _obstacle(listen: str) -> str:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(where)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        return f"{said}; is another node running there, and is the address one of this machine?"
+        reason = getattr(error, "strerror", None) or error
+        return f"{reason}; is another node running there, and is the address one of this machine?"
     return "a key or a certificate cannot be used; gRPC says above which"
 
 
@@ -129,14 +130,6 @@ def _fingerprint(context: grpc.ServicerContext) -> str:
     except ValueError:
         raise RefusedError(Reason.STRANGER, "no readable certificate") from None
     return hashlib.sha256(der).hexdigest()
-
-
-class UnreachableError(Exception):
-    """A call brought no reply; `denied` where the other side answered that it does not know the caller."""
-
-    def __init__(self, says: str, denied: bool = False) -> None:
-        super().__init__(says)
-        self.denied = denied
 
 
 def _plain(details: str | None) -> str:
@@ -213,3 +206,20 @@ class Links:
             for _, link in self._links.values():
                 link.close()
             self._links.clear()
+
+
+@dataclass(frozen=True)
+class GrpcTransport:
+    """Links and a server of one site."""
+
+    own: Credentials
+    listen: str
+    """host:port"""
+    shared_port: bool = False
+    """Whether others on this machine may hold the port as well."""
+
+    def links(self, largest_chunk: int, certificates: Callable[[str], list[str]]) -> Links:
+        return Links(self.own, largest_chunk, certificates)
+
+    def serve(self, gate: Gate, callers: Callable[[], list[Member]]) -> Server:
+        return Server(gate, self.own, self.listen, callers, self.shared_port)

@@ -7,10 +7,11 @@ import pytest
 from facade.cli.network import limits_for
 from facade.peers.node import shutdown
 from facade.peers.node.journal import lines
-from facade.peers.node.shutdown import part, step_aside
+from facade.peers.node.member_calls import MemberCalls
+from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.waiting import Brisk, Patient
 from facade.peers.protocol.headers import Reply, Status
-from facade.peers.protocol.rpc import UnreachableError
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust.membership import Limits
 from peers.makers import federation, gate
 
@@ -20,22 +21,13 @@ LAST = 10
 
 
 class Hours:
-    """Stands for the gate's condition; time passes when somebody waits, ten seconds at a time."""
+    """Time that passes when somebody waits for a farewell, ten seconds at a time."""
 
     def __init__(self):
         self.now = 0.0
 
-    def wait(self, _):
+    def wait(self, seconds, unless_settled=()):
         self.now += 10
-
-    def notify_all(self):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
 
 
 @pytest.fixture
@@ -45,13 +37,14 @@ def leaves(tmp_path, monkeypatch):
     hours, opened = Hours(), []
     monkeypatch.setattr(shutdown.time, "monotonic", lambda: hours.now)
 
-    def gone(how, policy, *, parted=(), **says):
+    def gone(how, policy, *, said_farewell=(), **says):
         limits = PATIENT if policy is Patient else LIMITS
         made = federation(tmp_path, limits=limits)
         own = gate(made, tmp_path, last_round=LAST)
         opened.append(own.journal)
-        own.said = hours
-        own.parted |= set(parted)
+        own.await_farewell = hours.wait
+        for id in said_farewell:
+            own.note_farewell(id)
         own.finish()
 
         def call(id):
@@ -60,15 +53,8 @@ def leaves(tmp_path, monkeypatch):
                 raise UnreachableError("UNAVAILABLE")
             return Reply(answer, LAST) if isinstance(answer, Status) else Reply(Status.NOT_YET, answer)
 
-        node = SimpleNamespace(
-            membership=made.membership,
-            site=SimpleNamespace(settings=SimpleNamespace(id="a")),
-            gate=own,
-            journal=own.journal,
-            policy=policy(limits),
-            links=SimpleNamespace(to=lambda member: SimpleNamespace(call=lambda *_: call(member.id))),
-        )
-        how(node)
+        links = SimpleNamespace(to=lambda member: SimpleNamespace(call=lambda *_: call(member.id)))
+        how(Shutdown(MemberCalls(links, made.membership, "a"), own, own.journal, policy(limits)))
         return hours.now
 
     yield gone
@@ -85,27 +71,29 @@ def silent(now):
 
 
 def test_who_has_finished_is_not_waited_for(leaves, tmp_path):
-    assert leaves(part, Patient, b=finished, c=finished) == 0
+    assert leaves(Shutdown.say_farewell, Patient, b=finished, c=finished) == 0
     assert "staying" not in [event["event"] for event in lines(tmp_path / "log.jsonl")]
 
 
 def test_the_log_says_once_for_whom_a_site_stays(leaves, tmp_path):
-    leaves(part, Brisk, b=finished, c=silent)
+    leaves(Shutdown.say_farewell, Brisk, b=finished, c=silent)
     said = [event["peers"] for event in lines(tmp_path / "log.jsonl") if event["event"] == "staying"]
     assert said == [["c"]]
 
 
 def test_under_patient_one_that_is_back_within_the_deadline_finds_the_others(leaves):
-    assert leaves(part, Patient, b=finished, c=lambda now: None if now < 590 else Status.FINISHED) == 590
+    assert (
+        leaves(Shutdown.say_farewell, Patient, b=finished, c=lambda now: None if now < 590 else Status.FINISHED) == 590
+    )
 
 
 @pytest.mark.parametrize(("policy", "seconds"), [(Patient, 610), (Brisk, 70)])
 def test_one_that_does_not_come_back_is_left(policy, seconds, leaves):
-    assert leaves(part, policy, b=finished, c=silent) == seconds
+    assert leaves(Shutdown.say_farewell, policy, b=finished, c=silent) == seconds
 
 
 def test_one_that_once_said_farewell_is_not_waited_for_until_the_deadline(leaves):
-    assert leaves(part, Patient, parted="c", b=finished, c=silent) == 20
+    assert leaves(Shutdown.say_farewell, Patient, said_farewell="c", b=finished, c=silent) == 20
 
 
 def test_the_admin_may_set_another_limit_for_patient():
@@ -115,16 +103,16 @@ def test_the_admin_may_set_another_limit_for_patient():
 
 def test_one_that_goes_on_is_served_beyond_the_deadline(leaves):
     slow = lambda now: Status.FINISHED if now >= 1500 else int(now // 500)  # noqa: E731
-    assert leaves(part, Brisk, b=finished, c=slow) == 1500
+    assert leaves(Shutdown.say_farewell, Brisk, b=finished, c=slow) == 1500
 
 
 def test_one_that_answers_and_does_not_go_on_is_left_after_the_deadline(leaves):
-    assert leaves(part, Brisk, b=finished, c=lambda now: 5) == 610
+    assert leaves(Shutdown.say_farewell, Brisk, b=finished, c=lambda now: 5) == 610
 
 
 def test_one_that_says_to_be_further_and_further_is_left_too(leaves):
-    assert leaves(part, Brisk, b=finished, c=lambda now: LAST + int(now)) == 610
+    assert leaves(Shutdown.say_farewell, Brisk, b=finished, c=lambda now: LAST + int(now)) == 610
 
 
 def test_a_removed_site_leaves_those_who_never_go_on_after_the_deadline(leaves):
-    assert leaves(step_aside, Brisk, b=lambda now: LAST + 1, c=lambda now: 5) == 610
+    assert leaves(Shutdown.leave_as_removed, Brisk, b=lambda now: LAST + 1, c=lambda now: 5) == 610

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-import torch
 
-from facade.core import tree
 from facade.errors import ExperimentError
 from facade.peers.local_network import founded
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, lines
-from facade.peers.node.outgoing import SiteCheckpoint
-from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Change, Epochs, Membership, changed, load
 from facade.peers.trust.site import Site, set_up
@@ -32,10 +28,10 @@ def journal(tmp_path):
 
 
 @pytest.mark.parametrize(("algorithm", "everybody"), [("el", False), ("dac", True)])
-def test_a_message_is_for_the_neighbours_of_its_round(algorithm, everybody, tmp_path):
+def test_a_message_is_for_the_neighbours_of_its_round(algorithm, everybody, tmp_path, journal):
     with founded(tiny(f"algorithm.name={algorithm}"), tmp_path, "patient", QUICK) as made:
-        lists = FollowedLists(Site.load(made.homes[0]))
-    graph, others = lists.scene(1).plan.graph(1), set(range(1, 8))
+        lists = FollowedLists(Site.load(made.homes[0]), journal)
+    graph, others = lists.site_epoch(1).plan.graph(1), set(range(1, 8))
     hear = others if everybody else set(graph.receiver[graph.sender == 0].tolist())
     assert everybody or hear < others
     assert {caller for caller in others if lists.entitled(1, caller)} == hear
@@ -73,7 +69,7 @@ def test_a_later_list_must_begin_later_and_be_of_the_same_federation(tmp_path):
     assert missed.known == [first, second]
 
 
-def test_a_list_must_name_this_very_site(tmp_path):
+def test_a_list_must_name_this_very_site(tmp_path, journal):
     made = federation(tmp_path)
     for id in "za":
         update = {"id": id, "certificate": identity.new_certificate(id, 10)[1].decode()}
@@ -82,7 +78,7 @@ def test_a_list_must_name_this_very_site(tmp_path):
         listed = Membership.model_validate(made.membership.model_dump(by_alias=True) | {"members": members})
         (made.home("a") / "membership.json").write_text(listed.sign([made.admin]))
         site = Site.load(made.home("a"))
-        for read in (site.membership, lambda site=site: FollowedLists(site)):
+        for read in (site.membership, lambda site=site: FollowedLists(site, journal)):
             with pytest.raises(ExperimentError, match=r"does not list this site \('a'\) with its certificate"):
                 read()
 
@@ -113,31 +109,31 @@ def test_a_new_certificate_is_good_as_soon_as_it_is_listed_and_the_old_one_until
 def test_a_site_whose_certificate_the_list_has_no_more_is_told_to_finish_the_rotation(tmp_path, journal):
     made = federation(tmp_path)
     site = Site.load(made.home("b"))
-    lists = FollowedLists(site)
+    lists = FollowedLists(site, journal)
     second = rotated(made, "b", 5)[1]
     for epoch in (second, changed(second, Change(), 9)):
         (site.home / "membership.json").write_text(epoch.sign([made.admin]))
-        lists.look(journal)
+        lists.look()
     with pytest.raises(ExperimentError, match=r"in force from round 9 on.*rotate --finish"):
-        lists.scene(9)
+        lists.site_epoch(9)
 
 
 def test_a_list_that_cannot_be_used_is_named_once_and_the_node_goes_on(tmp_path, journal):
     made = federation(tmp_path, "abcd")
     site = Site.load(made.home("a"))
-    lists = FollowedLists(site)
+    lists = FollowedLists(site, journal)
     path = site.home / "membership.json"
     second = changed(made.membership, Change(remove=["d"]), 7).sign([made.admin])
     for content in (second[:500], second[:500], None, second.replace("127.0.0.1", "10.0.0.1")):
         path.write_text(content) if content else path.unlink()
-        lists.look(journal)
+        lists.look()
     says = [event["says"] for event in lines(tmp_path / "log.jsonl")]
     assert ["not a membership list" in says[0], "cannot be read" in says[1], "not signed" in says[2]] == [True] * 3
     assert (len(says), lists.epochs.known) == (3, [made.membership])
     path.write_text(second)
-    lists.look(journal)
+    lists.look()
     assert [membership.n for membership in lists.epochs.known] == [4, 3]
-    assert [membership.n for membership in FollowedLists(site).epochs.known] == [4, 3]
+    assert [membership.n for membership in FollowedLists(site, journal).epochs.known] == [4, 3]
 
 
 def unusable(made, **parts):
@@ -163,18 +159,18 @@ def unusable(made, **parts):
 def test_a_signed_list_that_cannot_be_played_by_is_refused_and_not_kept(parts, says, tmp_path, journal):
     made = federation(tmp_path)
     site = Site.load(made.home("a"))
-    lists = FollowedLists(site)
+    lists = FollowedLists(site, journal)
     (site.home / "membership.json").write_text(unusable(made, **parts))
     for _ in range(2):
-        lists.look(journal)
+        lists.look()
     refused = [event["says"] for event in lines(tmp_path / "log.jsonl")]
     assert (len(refused), says in refused[0]) == (1, True)
     assert [path.name for path in (site.run / "epochs").iterdir()] == ["1.json"]
-    again = FollowedLists(site)
-    again.look(journal)
+    again = FollowedLists(site, journal)
+    again.look()
     assert again.epochs.known == [made.membership]
     (site.home / "membership.json").write_text(changed(made.membership, Change(), 7).sign([made.admin]))
-    again.look(journal)
+    again.look()
     assert [membership.epoch for membership in again.epochs.known] == [1, 2]
 
 
@@ -183,9 +179,9 @@ def test_a_model_that_fails_where_it_is_allowed_is_a_refusal_too(tmp_path, journ
     node = made.home("a") / "node.toml"
     node.write_text(node.read_text().replace("allow = []", 'allow = ["peers.makers:Unmakeable"]'))
     site = Site.load(made.home("a"))
-    lists = FollowedLists(site)
+    lists = FollowedLists(site, journal)
     (site.home / "membership.json").write_text(unusable(made, model={"name": "peers.makers:Unmakeable"}))
-    lists.look(journal)
+    lists.look()
     assert "the model cannot be made: KeyError: 'absent'" in lines(tmp_path / "log.jsonl")[0]["says"]
     assert lists.epochs.known == [made.membership]
 
@@ -196,20 +192,20 @@ def three_epochs(tmp_path, journal):
     experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=20")
     with founded(experiment, tmp_path / "net", "patient", QUICK) as made:
         site = Site.load(made.homes[1])
-        lists = FollowedLists(site)
+        lists = FollowedLists(site, journal)
         listed = site.membership()
         for first_round in (7, 9):
             listed = changed(listed, Change(), first_round)
             (site.home / "membership.json").write_text(listed.sign([tmp_path / "net" / "admin.key"]))
-            lists.look(journal)
+            lists.look()
     return site, lists
 
 
 def test_lists_that_follow_each_other_are_played_on_the_same_samples(three_epochs):
     _, lists = three_epochs
-    scenes = [lists.scene(round) for round in (0, 7, 9)]
-    assert len({scene.membership.epoch for scene in scenes}) == 3
-    assert len({scene.shard.data.samples.x.data_ptr() for scene in scenes}) == 1
+    epochs = [lists.site_epoch(round) for round in (0, 7, 9)]
+    assert len({epoch.membership.epoch for epoch in epochs}) == 3
+    assert len({epoch.shard.data.samples.x.data_ptr() for epoch in epochs}) == 1
 
 
 def test_a_site_s_own_data_are_loaded_once(tmp_path):
@@ -223,11 +219,13 @@ def test_a_site_s_own_data_are_loaded_once(tmp_path):
     assert (len(makers.LOADED) - before, made[0].data_ptr()) == (1, made[1].data_ptr())
 
 
-def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbours(three_epochs):
+def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbours(three_epochs, journal):
     site, lists = three_epochs
     others = [0, 2, 3]
-    hear = {round: [caller for caller in others if lists.scene(round).entitled(round, caller)] for round in (6, 7, 8)}
-    again = FollowedLists(site)
+    hear = {
+        round: [caller for caller in others if lists.site_epoch(round).entitled(round, caller)] for round in (6, 7, 8)
+    }
+    again = FollowedLists(site, journal)
     assert [membership.epoch for membership in again.epochs.known] == [1, 2, 3]
     assert not any(again.entitled(round, caller) for round in hear for caller in others)
     again.recall(range(6, 9))
@@ -236,31 +234,10 @@ def test_after_a_restart_messages_of_the_epoch_before_are_given_to_its_neighbour
         assert callers
 
 
-def test_what_dac_remembers_of_members_begins_anew_where_their_number_changes(tmp_path):
-    experiments = [
-        tiny(f'data.clusters="{n}"', "data.skew=none", "topology.degree=2", "algorithm.name=dac") for n in (3, 4)
-    ]
-    scenes = []
-    for n, experiment in zip((3, 4), experiments, strict=True):
-        with founded(experiment, tmp_path / str(n), "patient", QUICK) as made:
-            site = Site.load(made.homes[0])
-            scenes.append(SiteEpoch.of(site, site.membership()))
-    _, fresh = scenes[0].start(None)
-    played = fresh._replace(
-        model=tree.map(lambda leaf: leaf + 1, fresh.model), measured=torch.ones(1, 3), told=torch.ones(1, 3)
-    )
-    saved = SiteCheckpoint(5, 1, tree.flatten(played), {}, 0)
-    assert torch.equal(scenes[0].start(saved)[1].measured, played.measured)
-    round, state = scenes[1].start(saved)
-    assert (round, state.measured.tolist(), state.told.tolist()) == (5, [[0.0] * 4], [[0.0] * 4])
-    assert state.bridge.tolist() == [[-1] * 4]
-    assert all(torch.equal(state.model[name], leaf) for name, leaf in played.model.items())
-
-
 def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):
     _, lists = three_epochs
-    scenes = [weakref.ref(lists.scene(round)) for round in (0, 7, 9)]
-    assert all(scene().audience.graph(round) is scene().audience.graph(round) for scene in scenes for round in (0, 7))
+    epochs = [weakref.ref(lists.site_epoch(round)) for round in (0, 7, 9)]
+    assert all(epoch().access.graph(round) is epoch().access.graph(round) for epoch in epochs for round in (0, 7))
     for before, left in (
         (6, [True] * 3),
         (7, [False, True, True]),
@@ -269,18 +246,18 @@ def test_what_only_rounds_beyond_the_window_need_is_dropped(three_epochs):
     ):
         lists.forget(before)
         gc.collect()
-        assert [scene() is not None for scene in scenes] == left
+        assert [epoch() is not None for epoch in epochs] == left
     assert not lists.entitled(6, 0)
 
 
-def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch):
+def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch, journal):
     made = federation(tmp_path)
     site = Site.load(made.home("a"))
     path, good = site.home / "membership.json", (site.home / "membership.json").read_bytes()
     contents = iter([good, b"half cop"])
     whole = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda self: next(contents) if self == path else whole(self))
-    FollowedLists(site)
+    FollowedLists(site, journal)
     assert (site.run / "epochs" / "1.json").read_bytes() == good
 
 

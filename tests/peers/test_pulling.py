@@ -9,14 +9,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from facade.peers.node import pulling as pulling
+from facade.peers.node import pulling
 from facade.peers.node.journal import Journal, Metrics, lines
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.pulling import BehindError, Demand, Puller, ShutOutError
+from facade.peers.node.records import Records
+from facade.peers.node.recovery import Recovery
 from facade.peers.node.waiting import Brisk, Patient
 from facade.peers.protocol.headers import Reply, Status
 from facade.peers.protocol.refusals import Reason
-from facade.peers.protocol.rpc import UnreachableError
+from facade.peers.protocol.transport import UnreachableError
 from facade.peers.protocol.wire import MessageForm, Origin, pack
 from facade.peers.trust.membership import Limits
 from peers.makers import federation
@@ -97,7 +99,7 @@ class Peers:
         self.lengths.append(request.length)
         return self.serves_a_part(member, request)
 
-    def serves_over_a_slow_line(self, member, request):
+    def serves_slowly(self, member, request):
         """Five bytes a second."""
         self.lengths.append(request.length)
         self.now += min(request.length / 5, pulling._CALL_SECONDS)
@@ -113,62 +115,63 @@ class Peers:
 
 
 @pytest.fixture
-def gathering(tmp_path):
-    """Site a asks those of b and c who do something; a gatherer and the question."""
+def pulling_from(tmp_path):
+    """Site a asks those of b and c who do something; a puller and the question."""
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
-    def made(policy, refuse=lambda message: None, watch=lambda _: None, digests=None, **does):
-        digests = {} if digests is None else digests
-        gatherer = Puller(Peers(membership, **does), Ledger(), journal, Metrics(0), digests, watch)
-        ask = Demand(3, [membership.number(id) for id in does], MessageForm(MESSAGE), refuse, 10, policy)
-        return gatherer, lambda: gatherer.gather(membership, 0, ask)
+    def made(policy, refuse=lambda message: None, watch=lambda _: None, asked="bc", **does):
+        records = Records(journal, Metrics(0), Ledger())
+        puller = Puller(Peers(membership, **does), records, Recovery(tmp_path / "recovery.jsonl"), watch)
+        senders = [membership.number(id) for id in does if id in asked]
+        demand = Demand(3, senders, MessageForm(MESSAGE), refuse, 10, policy)
+        return puller, lambda: puller.pull(membership, 0, demand)
 
     yield made
     journal.close()
 
 
-def test_a_site_that_no_neighbour_admits_is_told_so_at_once(gathering):
-    _, gather = gathering(Patient(LIMITS), b="denies", c="denies")
+def test_a_site_that_no_neighbour_admits_is_told_so_at_once(pulling_from):
+    _, pull = pulling_from(Patient(LIMITS), b="denies", c="denies")
     with pytest.raises(ShutOutError):
-        gather()
+        pull()
 
 
-def test_one_neighbour_alone_does_not_shut_a_site_out(gathering):
-    gatherer, gather = gathering(Patient(LIMITS), b="denies")
-    assert gather() == {}
-    assert gatherer._ledger.of("b").refused == {"not-admitted": 1}
+def test_one_neighbour_alone_does_not_shut_a_site_out(pulling_from):
+    puller, pull = pulling_from(Patient(LIMITS), b="denies")
+    assert pull() == {}
+    assert puller._records.ledger.of("b").refused == {"not-admitted": 1}
 
 
-def test_what_was_heard_is_counted(gathering):
-    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="serves")
-    gather()
+def test_what_was_heard_is_counted(pulling_from):
+    puller, pull = pulling_from(Patient(LIMITS), b="serves", c="serves")
+    pull()
     size = MessageForm(MESSAGE).size
-    entries = [gatherer._ledger.of(id) for id in "bc"]
+    entries = [puller._records.ledger.of(id) for id in "bc"]
     assert [(entry.heard, entry.bytes, entry.missed) for entry in entries] == [(1, size, 0)] * 2
-    assert (gatherer._metrics.heard._value.get(), gatherer._metrics.bytes._value.get()) == (2, 2 * size)
+    assert (puller._records.metrics.heard._value.get(), puller._records.metrics.bytes._value.get()) == (2, 2 * size)
 
 
-def test_one_that_does_not_admit_this_site_is_not_waited_for(gathering):
-    gatherer, gather = gathering(Patient(LIMITS), b="serves", c="denies")
-    assert list(gather()) == [1]
-    entry = gatherer._ledger.of("c")
+def test_one_that_does_not_admit_this_site_is_not_waited_for(pulling_from):
+    puller, pull = pulling_from(Patient(LIMITS), b="serves", c="denies")
+    assert list(pull()) == [1]
+    entry = puller._records.ledger.of("c")
     assert (entry.refused, entry.late, entry.missed) == ({"not-admitted": 1}, 0, 0)
-    assert gatherer._metrics.misses._value.get() == 0
+    assert puller._records.metrics.misses._value.get() == 0
 
 
 @pytest.mark.parametrize("late", ["is_not_ready_before_another", "is_dead_before_another"])
-def test_one_that_comes_late_leaves_its_place_to_the_others(gathering, monkeypatch, late):
+def test_one_that_comes_late_leaves_its_place_to_the_others(pulling_from, monkeypatch, late):
     monkeypatch.setattr(pulling, "MOST_CALLS", 1)
-    _, gather = gathering(Patient(Limits(deadline=20)), b=late, c="serves")
-    assert sorted(gather()) == [1, 2]
+    _, pull = pulling_from(Patient(Limits(deadline=20)), b=late, c="serves")
+    assert sorted(pull()) == [1, 2]
 
 
-def test_one_that_never_answers_takes_no_place(gathering, monkeypatch):
+def test_one_that_never_answers_takes_no_place(pulling_from, monkeypatch):
     monkeypatch.setattr(pulling, "MOST_CALLS", 1)
     limits = Limits(deadline=20, floor=20, grace=0.1)
-    _, gather = gathering(Brisk(limits), b="answers_nobody", c="serves_and_breaks_the_silence")
-    assert list(gather()) == [2]
+    _, pull = pulling_from(Brisk(limits), b="answers_nobody", c="serves_and_breaks_the_silence")
+    assert list(pull()) == [2]
 
 
 def pass_when(monkeypatch, happened):
@@ -176,105 +179,109 @@ def pass_when(monkeypatch, happened):
     monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: 1e6 if happened() else 0.0))
 
 
-def test_one_whose_message_is_on_its_way_has_not_missed_and_is_waited_for_longer(gathering, monkeypatch):
+def test_one_whose_message_is_on_its_way_has_not_missed_and_is_waited_for_longer(pulling_from, monkeypatch):
     monkeypatch.setattr(pulling, "FIRST_CHUNK", 16)
     brisk = Brisk(Limits(deadline=600, floor=0.3, grace=0.1))
-    gatherer, gather = gathering(brisk, b="serves_the_beginning", c="serves_the_beginning")
-    pass_when(monkeypatch, lambda: min(gatherer._links.calls[id] for id in "bc") == 2)
-    assert gather() == {}
-    gatherer._links.silence.set()
+    puller, pull = pulling_from(brisk, b="serves_the_beginning", c="serves_the_beginning")
+    pass_when(monkeypatch, lambda: min(puller._links.calls[id] for id in "bc") == 2)
+    assert pull() == {}
+    puller._links.silence.set()
     assert brisk.misses == {}
     assert brisk.longest == pytest.approx(0.6)
-    assert gatherer._ledger.of("b").late == 1
+    assert puller._records.ledger.of("b").late == 1
 
 
-def test_after_a_wait_that_brought_nothing_little_is_asked_for_first(gathering):
+def test_after_a_wait_that_brought_nothing_little_is_asked_for_first(pulling_from):
     brisk = Brisk(Limits(deadline=600, floor=0.1, grace=0.1))
-    gatherer, gather = gathering(brisk, b="answers_nobody")
-    peers = gatherer._links
-    assert gather() == {}
+    puller, pull = pulling_from(brisk, b="answers_nobody")
+    peers = puller._links
+    assert pull() == {}
     peers.silence.set()
     peers.does["b"] = "serves_and_notes_how_much_is_asked_for"
     brisk.usual = 60
-    assert list(gather()) == [1]
+    assert list(pull()) == [1]
     assert peers.lengths == [pulling.SMALLEST_CHUNK]
 
 
-def test_what_a_line_does_not_carry_in_the_time_of_a_call_is_not_asked_for_again(gathering, monkeypatch):
+def test_what_a_connection_does_not_carry_in_the_time_of_a_call_is_not_asked_for_again(pulling_from, monkeypatch):
     monkeypatch.setattr(pulling, "SMALLEST_CHUNK", 8)
     monkeypatch.setattr(pulling, "FIRST_CHUNK", 64)
-    gatherer, gather = gathering(Patient(LIMITS), b="serves_over_a_slow_line")
-    peers = gatherer._links
+    puller, pull = pulling_from(Patient(LIMITS), b="serves_slowly")
+    peers = puller._links
     monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: peers.now))
     for _ in range(2):
-        assert list(gather()) == [1]
+        assert list(pull()) == [1]
     assert (peers.lengths[0], set(peers.lengths[1:])) == (64, {32})
 
 
-def test_a_line_that_is_fast_carries_more_and_more_at_a_time():
+def test_a_fast_connection_is_asked_for_more_and_more_at_a_time():
     assert [pulling.next_chunk(1 << 18, seconds) for seconds in (0.1, 2.4, 2.6, 9.0)] == [1 << 19] * 2 + [1 << 18] * 2
-    assert pulling.next_chunk(1 << 20, 0.1) == 1 << 20
 
 
-def test_one_that_refuses_at_once_leaves_the_others_their_time(gathering):
-    _, gather = gathering(Brisk(LIMITS), b="denies", c="is_dead_for_a_few_calls")
-    assert list(gather()) == [2]
+def test_one_that_refuses_at_once_leaves_the_others_their_time(pulling_from):
+    _, pull = pulling_from(Brisk(LIMITS), b="denies", c="is_dead_for_a_few_calls")
+    assert list(pull()) == [2]
 
 
-def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(gathering, tmp_path):
-    gatherer, gather = gathering(Patient(LIMITS), refuse=lambda message: message["absent"], b="serves", c="serves")
-    assert gather() == {}
-    assert gatherer._ledger.of("c").refused == {"unusable": 1}
+def test_a_check_that_fails_is_a_refusal_and_nobody_is_waited_for(pulling_from, tmp_path):
+    puller, pull = pulling_from(Patient(LIMITS), refuse=lambda message: message["absent"], b="serves", c="serves")
+    assert pull() == {}
+    assert puller._records.ledger.of("c").refused == {"unusable": 1}
     assert "KeyError: 'absent'" in (tmp_path / "log.jsonl").read_text()
 
 
-def test_a_late_message_may_be_accepted_while_digests_are_tidied(gathering):
+def test_a_late_message_may_be_accepted_while_old_digests_are_dropped(pulling_from, tmp_path):
     class Watched(dict):
         """Digests that a late pull adds to, if it may, while somebody reads them."""
 
         def items(self):
-            assert gatherer._digests_lock.locked()
+            assert recovery._lock.locked()
             return super().items()
 
         def setdefault(self, *given):
-            assert gatherer._digests_lock.locked()
+            assert recovery._lock.locked()
             return super().setdefault(*given)
 
-    gatherer, gather = gathering(Patient(LIMITS), digests=Watched(), b="serves")
-    assert list(gather()) == [1]
-    assert [origin.round for origin in gatherer.digests] == [3]
+    puller, pull = pulling_from(Patient(LIMITS), b="serves")
+    recovery = puller._recovery
+    recovery._digests = Watched()
+    assert list(pull()) == [1]
+    recovery.commit(oldest=3)
+    assert [origin.round for origin in recovery._digests] == [3]
+    recovery.commit(oldest=4)
+    assert recovery._digests == {}
 
 
-def test_the_log_says_once_why_a_peer_refuses_this_site(gathering, tmp_path):
-    gatherer, gather = gathering(Patient(LIMITS), b="has_another_list_three_times")
-    assert list(gather()) == [1]
+def test_the_log_says_once_why_a_peer_refuses_this_site(pulling_from, tmp_path):
+    puller, pull = pulling_from(Patient(LIMITS), b="has_another_list_three_times")
+    assert list(pull()) == [1]
     told = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "refused"]
-    ours = gatherer._links.membership.digest.hex()[:16]
+    ours = puller._links.membership.digest.hex()[:16]
     assert [(event["peer"], event["side"], event["reason"]) for event in told] == [("b", "callee", "other-membership")]
     assert told[0]["details"] == f"its list is {b'o'.hex() * 8}, ours {ours}"
 
 
-def test_the_log_says_who_was_waited_for_in_vain_and_how_long(gathering, tmp_path):
-    gatherer, gather = gathering(Brisk(LIMITS), b="serves", c="is_dead")
+def test_the_log_says_who_was_waited_for_in_vain_and_how_long(pulling_from, tmp_path):
+    puller, pull = pulling_from(Brisk(LIMITS), b="serves", c="is_dead")
     for _ in range(3):
-        assert list(gather()) == [1]
+        assert list(pull()) == [1]
     missed = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "missed"]
     assert [event["peers"] for event in missed] == [["c"]] * 3
     assert all(0 <= event["granted"] <= 0.1 + 1e-6 for event in missed)
     assert all(event["waited"] >= event["granted"] for event in missed)
-    assert gatherer._ledger.of("c").missed == 3
+    assert puller._records.ledger.of("c").missed == 3
 
 
-def test_what_is_noticed_while_waiting_ends_it(gathering):
+def test_what_is_noticed_while_waiting_ends_it(pulling_from):
     class NoticedError(Exception):
         pass
 
     def notice(round):
         raise NoticedError(round)
 
-    _, gather = gathering(Patient(LIMITS), watch=notice, b="serves", c="is_dead")
+    _, pull = pulling_from(Patient(LIMITS), watch=notice, b="serves", c="is_dead")
     with pytest.raises(NoticedError, match="3"):
-        gather()
+        pull()
     pulls = [thread for thread in threading.enumerate() if thread.name == "facade-pull-2"]
     for thread in pulls:
         thread.join(10)
@@ -282,53 +289,53 @@ def test_what_is_noticed_while_waiting_ends_it(gathering):
 
 
 @pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
-def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(gathering, monkeypatch, other):
-    gatherer, gather = gathering(Brisk(LIMITS), b="is_beyond", c=other)
-    pass_when(monkeypatch, lambda: other == "is_dead" and gatherer._ledger.of("b").gone)
+def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(pulling_from, monkeypatch, other):
+    puller, pull = pulling_from(Brisk(LIMITS), b="is_beyond", c=other)
+    pass_when(monkeypatch, lambda: other == "is_dead" and puller._records.ledger.of("b").gone)
     with pytest.raises(BehindError) as behind:
-        gather()
+        pull()
     assert behind.value.round == 5
 
 
-def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(gathering, monkeypatch):
-    gatherer, gather = gathering(Brisk(LIMITS), b="is_far_beyond", c="is_not_ready")
-    pass_when(monkeypatch, lambda: gatherer._ledger.of("b").gone and gatherer._links.calls["c"] > 1)
-    assert gather() == {}
+def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(pulling_from, monkeypatch):
+    puller, pull = pulling_from(Brisk(LIMITS), b="is_far_beyond", c="is_not_ready")
+    pass_when(monkeypatch, lambda: puller._records.ledger.of("b").gone and puller._links.calls["c"] > 1)
+    assert pull() == {}
 
 
-def test_a_suspect_that_holds_the_call_is_not_outvoted_before_it_has_answered(gathering, monkeypatch):
+def test_a_suspect_that_holds_the_call_is_not_outvoted_before_it_has_answered(pulling_from, monkeypatch):
     brisk = Brisk(LIMITS, misses={"c": 2})
     watched = []
-    gatherer, gather = gathering(brisk, b="is_far_beyond", c="is_training", watch=watched.append)
+    puller, pull = pulling_from(brisk, b="is_far_beyond", c="is_training", watch=watched.append)
 
     def go_on(round):
         watched.append(round)
-        gatherer._links.silence.set()
+        puller._links.silence.set()
 
-    gatherer._watch = go_on
-    pass_when(monkeypatch, lambda: gatherer._ledger.of("b").gone)
-    assert gather() == {}
+    puller._watch = go_on
+    pass_when(monkeypatch, lambda: puller._records.ledger.of("b").gone)
+    assert pull() == {}
     assert watched, "its time was over, and it was waited for"
 
 
-def test_one_that_has_left_the_round_is_missing_while_another_offers_it(gathering, tmp_path):
-    gatherer, gather = gathering(Patient(LIMITS), b="is_far_beyond", c="serves")
-    assert list(gather()) == [2]
-    entry = gatherer._ledger.of("b")
+def test_one_that_has_left_the_round_is_missing_while_another_offers_it(pulling_from, tmp_path):
+    puller, pull = pulling_from(Patient(LIMITS), b="is_far_beyond", c="serves")
+    assert list(pull()) == [2]
+    entry = puller._records.ledger.of("b")
     assert (entry.gone, entry.late, entry.missed) == (1, 0, 0)
     gone = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "gone"]
     assert [(event["round"], event["peer"]) for event in gone] == [(3, "b")]
 
 
 @pytest.mark.parametrize(("other", "round"), [("is_far_beyond", 10), ("is_beyond", 5)])
-def test_nobody_is_followed_beyond_the_last_round_nor_one_beyond_the_others(gathering, other, round):
-    _, gather = gathering(Patient(LIMITS), b="is_far_beyond", c=other)
+def test_nobody_is_followed_beyond_the_last_round_nor_one_beyond_the_others(pulling_from, other, round):
+    _, pull = pulling_from(Patient(LIMITS), b="is_far_beyond", c=other)
     with pytest.raises(BehindError) as behind:
-        gather()
+        pull()
     assert behind.value.round == round
 
 
-def test_one_that_has_left_the_round_but_is_not_beyond_it_is_refused(gathering):
-    gatherer, gather = gathering(Patient(LIMITS), b="is_gone_but_not_beyond", c="is_gone_but_not_beyond")
-    assert gather() == {}
-    assert [gatherer._ledger.of(id).refused for id in "bc"] == [{"malformed-reply": 1}] * 2
+def test_one_that_has_left_the_round_but_is_not_beyond_it_is_refused(pulling_from):
+    puller, pull = pulling_from(Patient(LIMITS), b="is_gone_but_not_beyond", c="is_gone_but_not_beyond")
+    assert pull() == {}
+    assert [puller._records.ledger.of(id).refused for id in "bc"] == [{"malformed-reply": 1}] * 2

@@ -1,0 +1,57 @@
+"""What a site continues from: its state at the start of a round, and how it had met its peers by then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from facade.core.tree import Params
+from facade.errors import FacadeError
+from facade.runs import state_files
+from facade.runs.run_directory import RunDirectory
+from facade.runs.saved_states import ROWS, SavedStates
+
+
+class LostCheckpointError(FacadeError):
+    """A run has begun, and there is nothing to continue it from."""
+
+
+@dataclass(frozen=True)
+class SiteCheckpoint:
+    """A node at the start of a round."""
+
+    round: int
+    epoch: int
+    """Of the list that the state was made under: it is in the order of that list's members."""
+    state: Params
+    """[1, ...], flat."""
+    ledger: dict[str, Any]
+    rows: int
+    """Bytes of rows.jsonl at that moment."""
+
+
+class SiteCheckpoints:
+    """The newest three checkpoints of a node."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._states = SavedStates(directory, 3, lambda facts: int(facts["rows"]))
+
+    def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
+        """Store the state at the start of a round; rows made before it are written."""
+        facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._directory.length(ROWS)}
+        self._states.save(round, state_files.in_one_piece(state), facts)
+
+    def newest(self) -> SiteCheckpoint | None:
+        """The newest one that is whole, and whose rows are."""
+        saved = self._states.newest()
+        return None if saved is None else SiteCheckpoint(state=saved.state, **saved.facts)
+
+    def what_is_missing(self) -> str:
+        """What a begun run lacks that has no usable checkpoint, in words."""
+        return self._states.what_is_missing()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is any checkpoint, good or damaged."""
+        return bool(self._states.rounds)

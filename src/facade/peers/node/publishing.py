@@ -1,0 +1,89 @@
+"""From a post to a message that others can pull: the round's start and then its message are made durable. Only what is
+on disk is served, and a message is on disk only if the state that it was made from is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from facade.core.messages import Post
+from facade.core.types import Row
+from facade.errors import FacadeError
+from facade.files import store
+from facade.peers.node.records import Records
+from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.node.site_files import SiteFiles
+from facade.peers.protocol.gate import Gate
+from facade.peers.protocol.wire import Origin, not_finite, pack
+from facade.peers.trust import identity
+from facade.peers.trust.site import Site
+from facade.runs.saved_states import ROWS
+
+Watch = Callable[[list[Row]], None]
+"""Told the rows of every round as they are committed."""
+
+
+class Publisher:
+    """Commits the rounds of one site."""
+
+    def __init__(self, site: Site, files: SiteFiles, gate: Gate, records: Records, watch: Watch) -> None:
+        self._site = site
+        self._files = files
+        self._gate = gate
+        self._records = records
+        self._watch = watch
+        self._committed = time.monotonic()
+        """When the last round was."""
+
+    def publish(self, epoch: SiteEpoch, post: Post) -> None:
+        """Make a round's start and then its message durable, and serve it."""
+        if broken := not_finite(post.outbox):
+            raise FacadeError(
+                f"this site's own message of round {post.round} holds values that are not finite ({broken[0]}), which"
+                " nobody would use; the algorithm, or the data, must not make such"
+            )
+        files, membership = self._files, epoch.membership
+        content = pack(Origin(membership.digest, epoch.number, post.round), post.outbox)
+        files.outgoing.check(post.round, content)  # before a state that diverges takes the place of a good one
+        files.checkpoints.save(post.round, membership.epoch, post.state, self._records.ledger.plain())
+        # What was mixed must be known if this round is ever to be played again.
+        files.recovery.commit(post.round - 2 * membership.limits.window)
+        self._records.journal.sync()  # others' logs may tell of this message: an audit compares them
+        self._gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
+        published = files.outgoing.commit(post.round, content)
+        facts = {"sha256": published.digest.hex(), "bytes": published.total}
+        self._records.journal.write("committed", round=post.round, epoch=membership.epoch, **facts)
+        self._count(post.round)
+        self.write_status(epoch, post.round)
+
+    def withdraw(self, round: int) -> None:
+        """Take back a round's message: the round is played by another list."""
+        self._files.outgoing.withdraw(round)
+
+    def _count(self, round: int) -> None:
+        now, metrics = time.monotonic(), self._records.metrics
+        metrics.seconds.observe(now - self._committed)
+        metrics.round.set(round)
+        metrics.certificate_days.set(identity.days_left(self._site.certificate))
+        self._committed = now
+
+    def write_rows(self, rows: list[Row]) -> None:
+        """Append rows to the run's file, and tell them to whoever watches."""
+        self._files.directory.append(ROWS, rows)
+        for row in rows:
+            if row.get("choice") is not None:
+                self._records.metrics.choice.set(row["choice"])
+        self._watch(rows)
+
+    def write_status(self, epoch: SiteEpoch, round: int) -> None:
+        """What `facade node status` shows."""
+        facts = {
+            "id": self._site.settings.id,
+            "round": round,
+            "rounds": epoch.plan.rounds,
+            "epoch": epoch.membership.epoch,
+            "policy": epoch.membership.policy,
+            "ledger": self._records.ledger.plain(),
+            "refusals": dict(self._records.journal.refusals),
+        }
+        store.replace(self._site.run / "status.json", identity.canonical(facts))

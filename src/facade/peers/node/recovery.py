@@ -1,0 +1,121 @@
+"""What a restarted node must know beside its checkpoint: that its run has begun, which digests it has heard, whom it
+has mixed, who said farewell. A small file of its own, so that the operator may rotate or delete the log."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+import zlib
+from collections.abc import Iterator, Set
+from pathlib import Path
+from typing import Any
+
+from facade.files import store
+from facade.peers.protocol.wire import Origin
+
+
+class Recovery:
+    """Facts are appended as they come. Whenever a round is committed, the file is replaced, in one step, by what
+    is still needed: old rounds are dropped. Every line has a checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        """A late pull may end, and a peer may say farewell, while a round is committed."""
+        self.begun = False
+        """Whether the run's first round was committed."""
+        self._digests: dict[Origin, str] = {}
+        """The first digest accepted from each (list, sender, round); another one is an equivocation."""
+        self._mixed: dict[tuple[bytes, int], list[int]] = {}
+        """The numbers of those whom a (list, round) was mixed from."""
+        self._farewells: frozenset[str] = frozenset()
+        if path.exists():
+            for fact in _facts(path):
+                self._recall(*fact)
+            self._rewrite()  # a line that a crash cut off must not be continued
+
+    @property
+    def farewells(self) -> Set[str]:
+        """Members that need nothing more from this node."""
+        return self._farewells
+
+    def note_farewell(self, id: str) -> bool:
+        """A member needs nothing more; whether that is new."""
+        with self._lock:
+            if id in self._farewells:
+                return False
+            self._farewells |= {id}
+            self._append("farewell", id)
+            return True
+
+    def first_digest(self, origin: Origin, digest: str) -> str:
+        """The first digest that was ever accepted from an origin: this one, unless there is an earlier."""
+        with self._lock:
+            return self._digests.setdefault(origin, digest)
+
+    def note_heard(self, origin: Origin) -> str:
+        """Write down the digest of a message that is used, so that a restart cannot make another one the first."""
+        with self._lock:
+            digest = self._digests[origin]
+            self._append(*_heard(origin, digest))
+            return digest
+
+    def mixed(self, membership: bytes, round: int) -> list[int] | None:
+        """Whom a round was mixed from by a list, if it was; members by number."""
+        return self._mixed.get((membership, round))
+
+    def note_mixed(self, membership: bytes, round: int, senders: list[int]) -> None:
+        """A round was mixed from the messages of these members."""
+        with self._lock:
+            self._mixed[membership, round] = senders
+            self._append("mixed", membership.hex(), round, senders)
+
+    def commit(self, oldest: int) -> None:
+        """Have everything on the disk that rounds from `oldest` on need; the run has begun."""
+        with self._lock:
+            self.begun = True
+            self._digests = {origin: digest for origin, digest in self._digests.items() if origin.round >= oldest}
+            self._mixed = {(own, round): who for (own, round), who in self._mixed.items() if round >= oldest}
+            self._rewrite()
+
+    def _append(self, *fact: Any) -> None:
+        with store.writing(self._path), self._path.open("ab") as file:
+            file.write(_line(fact))
+
+    def _rewrite(self) -> None:
+        facts: list[tuple[Any, ...]] = [("begun",)] if self.begun else []
+        facts += [("farewell", id) for id in sorted(self._farewells)]
+        facts += [("mixed", own.hex(), round, senders) for (own, round), senders in self._mixed.items()]
+        facts += [_heard(origin, digest) for origin, digest in self._digests.items()]
+        store.write(self._path, map(_line, facts))
+
+    def _recall(self, kind: str, *values: Any) -> None:
+        if kind == "begun":
+            self.begun = True
+        elif kind == "farewell":
+            self._farewells |= {values[0]}
+        elif kind == "mixed":
+            self._mixed[bytes.fromhex(values[0]), values[1]] = values[2]
+        elif kind == "heard":
+            self._digests.setdefault(Origin(bytes.fromhex(values[0]), values[1], values[2]), values[3])
+
+
+def _heard(origin: Origin, digest: str) -> tuple[Any, ...]:
+    return "heard", origin.membership.hex(), origin.sender, origin.round, digest
+
+
+def _line(fact: tuple[Any, ...]) -> bytes:
+    body = json.dumps(fact, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def _facts(path: Path) -> Iterator[list[Any]]:
+    """What stands in a file. A warning names damaged lines; of the last, a crash may have left a part."""
+    *lines, _ = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        body = line[9:]
+        if line[:9] == b"%08x " % zlib.crc32(body):
+            yield json.loads(body)
+        else:
+            warnings.warn(f"{path} is damaged: line {number} is not used", stacklevel=3)

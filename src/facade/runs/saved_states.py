@@ -1,0 +1,74 @@
+"""States on disk at the start of rounds, each with facts about it: what checkpoints of simulations and of sites are
+made of."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from facade.core.tree import Params
+from facade.files.store import Store
+from facade.runs import state_files
+from facade.runs.run_directory import RunDirectory
+from facade.runs.state_files import PiecewiseTree
+
+ROWS = "rows.jsonl"
+"""Without the rows made before it, no state can be continued from."""
+
+Facts = dict[str, Any]
+"""As JSON knows them."""
+
+
+class SavedState(NamedTuple):
+    """A state that is whole."""
+
+    path: Path
+    state: Params
+    """[n, ...] flat; read from the disk when it is used."""
+    facts: Facts
+
+
+class SavedStates:
+    """The newest few states of a run directory."""
+
+    def __init__(self, directory: RunDirectory, keep: int, rows_before: Callable[[Facts], int]) -> None:
+        self._directory = directory
+        self._store = Store(directory.path / "checkpoints", keep)
+        self._rows_before = rows_before
+        """The bytes of rows that a state counts on."""
+
+    @property
+    def rounds(self) -> list[int]:
+        """Of the states that are there, whole or damaged, ascending."""
+        return self._store.numbers
+
+    def save(self, round: int, state: PiecewiseTree, facts: Facts) -> None:
+        """Store a state at the start of a round; rows made before it are written."""
+        self._store.write(round, state_files.file_parts(state, facts))
+
+    def newest(self) -> SavedState | None:
+        """The newest one that is whole and whose rows are there; a warning names the others."""
+        for saved in self._all_whole():
+            if self._directory.length(ROWS) >= self._rows_before(saved.facts):
+                return saved
+            warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=3)
+        return None
+
+    def what_is_missing(self) -> str:
+        """Why none of the states can be used, in words."""
+        counted_on = [self._rows_before(saved.facts) for saved in self._all_whole()]
+        if not counted_on:
+            return f"{self._store.directory} holds no checkpoint that is whole"
+        there, path = self._directory.length(ROWS), self._directory.path / ROWS
+        return f"{path} has {there} bytes, and the checkpoints count on {min(counted_on)}"
+
+    def remove(self) -> None:
+        """A complete run needs none."""
+        self._store.remove()
+
+    def _all_whole(self) -> Iterator[SavedState]:
+        for stored in self._store.newest_first():
+            state, facts = state_files.read_file(stored.content)
+            yield SavedState(stored.path, state, facts)
