@@ -160,8 +160,8 @@ def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
     for fields in ({}, {"seeding": "farthest"}) if algorithm in ("facade", "ifca") else ({},):
         made = dataclasses.replace(setup.algorithm, **fields)
         entries = made.message(turn, made.init(shard))
-        assert not made.no_weights & {"core", "head", "model"}
-        assert made.no_weights <= set(entries) or made.no_weights == {"bid"}
+        assert not made.entries_without_weights & {"core", "head", "model"}
+        assert made.entries_without_weights <= set(entries) or made.entries_without_weights == {"bid"}
 
 
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays(puller):

@@ -183,7 +183,7 @@ def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, m
     node.close()
     path, trained = home / "run" / "site.json", []
     alone = [[1 if row == column else 0 for column in range(10)] for row in range(10)]
-    monkeypatch.setattr(site_node.training_alone, "alone", lambda scene: trained.append(scene) or alone)
+    monkeypatch.setattr(site_node.training_alone, "alone", lambda epoch: trained.append(epoch) or alone)
     assert read_site(path).gain is None
     for _ in range(2):
         again = real_node(home)
@@ -312,7 +312,7 @@ def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
     node.close()
 
 
-def test_scenes_are_dropped_when_the_window_has_passed_them(node):
+def test_epochs_are_dropped_when_the_window_has_passed_them(node):
     forgotten = []
     node.lists.forget = forgotten.append
     scripted(node)
@@ -326,7 +326,7 @@ def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monke
     farewell = Request(Kind.FAREWELL, node.lists.membership.digest, 1, 12)
     said = []
     monkeypatch.setattr(
-        site_node.training_alone, "alone", lambda scene: said.append(node.gate.answer("n1", farewell.packed()))
+        site_node.training_alone, "alone", lambda epoch: said.append(node.gate.answer("n1", farewell.packed()))
     )
     assert node.run(baseline=True)
     node.close()

@@ -137,10 +137,18 @@ def test_a_site_that_no_neighbour_admits_is_told_so_at_once(pulling_from):
         pull()
 
 
-def test_one_neighbour_alone_does_not_shut_a_site_out(pulling_from):
-    puller, pull = pulling_from(Patient(LIMITS), b="denies")
+@pytest.mark.parametrize("other", ["is_not_ready", "is_dead", "has_another_list_three_times"])
+def test_one_neighbour_alone_does_not_shut_a_site_out(pulling_from, other):
+    puller, pull = pulling_from(Patient(LIMITS), asked="b", b="denies", c=other)
     assert pull() == {}
     assert puller._records.ledger.of("b").refused == {"not-admitted": 1}
+
+
+def test_a_site_with_one_neighbour_asks_another_member_whether_it_is_shut_out(pulling_from):
+    puller, pull = pulling_from(Patient(LIMITS), asked="b", b="denies", c="denies")
+    with pytest.raises(ShutOutError):
+        pull()
+    assert puller._links.calls == {"b": 1, "c": 1}
 
 
 def test_what_was_heard_is_counted(pulling_from):

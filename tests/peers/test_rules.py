@@ -143,14 +143,15 @@ def test_a_list_that_was_changed_or_signed_by_another_is_refused(tmp_path):
 def test_a_list_with_a_number_that_is_none_is_refused(place, key, value, tmp_path):
     made = federation(tmp_path)
     path = made.home("a") / "membership.json"
-    lists, journal = FollowedLists(Site.load(made.home("a"))), Journal(tmp_path / "log.jsonl")
+    journal = Journal(tmp_path / "log.jsonl")
+    lists = FollowedLists(Site.load(made.home("a")), journal)
     written = json.loads(path.read_text())
     written["membership"][place][key] = value
     path.write_text(json.dumps(written))
     with pytest.raises(ExperimentError, match="is not a membership list"):
         load(path, made.membership.admins)
     os.utime(path, ns=(0, 0))
-    lists.look(journal)
+    lists.look()
     journal.close()
     assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["list-refused"]
 

@@ -53,17 +53,17 @@ def _saved(message: Any) -> bytes:
 
 class MessageForm:
     """What messages of a run look like: names, dtypes, shapes and how large weights may be. Made
-    from one's own message, for names, dtypes and shapes are the same at every node and round. `no_weights`
+    from one's own message, for names, dtypes and shapes are the same at every node and round. `without_weights`
     names the top-level entries whose numbers may be of any size."""
 
-    def __init__(self, own: Any, no_weights: Set[str] = frozenset()) -> None:
+    def __init__(self, own: Any, without_weights: Set[str] = frozenset()) -> None:
         content = _saved(own)
         length = 8 + int.from_bytes(content[:8], "little")
         self._own = own
         self._header = content[:length]
         self.size = _ENVELOPE.size + len(content)
         """Bytes of every message."""
-        self._no_weights = no_weights
+        self._without_weights = without_weights
         self._limits = {name: LARGEST_RATIO * max(1.0, norm) for name, norm in self._norms(own).items()}
 
     def unpack(self, content: bytes, digest: bytes, origin: Origin) -> Any:
@@ -94,7 +94,7 @@ class MessageForm:
     def _norms(self, message: Any) -> dict[str, float]:
         """Euclidean norms of a message's entries with weights; of a message without entries, that of all of it."""
         entries = message if isinstance(message, dict) else {"message": message}
-        return {name: _norm(entry) for name, entry in entries.items() if name not in self._no_weights}
+        return {name: _norm(entry) for name, entry in entries.items() if name not in self._without_weights}
 
 
 def not_finite(message: Any) -> list[str]:
