@@ -55,9 +55,9 @@ class Setup:
         return np.array_split(np.arange(self.federation.n), count)
 
 
-def set_up(experiment: Experiment, federation: Federation | None = None) -> Setup:
-    """Check an experiment against its data and make its parts; nothing is written."""
-    algorithm, plan = planned(experiment)
+def set_up(experiment: Experiment, federation: Federation | None = None, founding_n: int | None = None) -> Setup:
+    """Check an experiment against its data and make its parts; nothing is written. `founding_n`: see `planned`."""
+    algorithm, plan = planned(experiment, founding_n)
     federation = load(experiment.data, experiment.seed) if federation is None else federation
     if federation.n != experiment.n:
         raise ExperimentError(
@@ -76,8 +76,9 @@ def set_up(experiment: Experiment, federation: Federation | None = None) -> Setu
     return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
 
 
-def planned(experiment: Experiment) -> tuple[Algorithm[Any], Plan]:
-    """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played."""
+def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algorithm[Any], Plan]:
+    """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played.
+    `founding_n`: the nodes that the run began with, where some have come or gone since."""
     algorithm: Algorithm[Any] = build_algorithm(experiment.algorithm)
     topology = _topology(experiment)
     topology.check(experiment.n)
@@ -92,6 +93,7 @@ def planned(experiment: Experiment) -> tuple[Algorithm[Any], Plan]:
         network=Network(experiment.network.loss, experiment.network.offline),
         all_reduce=algorithm.all_reduce,
         head=experiment.evaluation.head,
+        founding_n=founding_n,
     )
     for warning in algorithm.check(plan):
         warnings.warn(warning, stacklevel=2)

@@ -85,20 +85,20 @@ class Log:
         if not path.is_file():
             raise ExperimentError(f"{path} is no file; give the log.jsonl that a site has in its run directory")
         events = [_parsed(event, path) for event in lines(path) if isinstance(event, dict)]
-        told = [event for event in events if event is not None]
-        first = next((event for event in told if isinstance(event, Started)), None)
+        named = [event for event in events if event is not None]
+        first = next((event for event in named if isinstance(event, Started)), None)
         if first is None:
             raise ExperimentError(f"{path} does not say which site began a run; give a site's run/log.jsonl, whole")
-        return cls(first.id, first.federation, told)
+        return cls(first.id, first.federation, named)
 
     @property
     def published(self) -> dict[When, list[str]]:
         """The digests under which messages were published; more than one for a round is a contradiction."""
-        found: dict[When, list[str]] = defaultdict(list)
+        digests: dict[When, list[str]] = defaultdict(list)
         for event in self.events:
-            if isinstance(event, Committed) and event.sha256 not in found[at := When(event.epoch, event.round)]:
-                found[at].append(event.sha256)
-        return dict(found)
+            if isinstance(event, Committed) and event.sha256 not in digests[at := When(event.epoch, event.round)]:
+                digests[at].append(event.sha256)
+        return dict(digests)
 
     @property
     def heard(self) -> list[Heard]:
@@ -111,8 +111,8 @@ def _parsed(event: Event, path: Path) -> BaseModel | None:
     try:
         return None if kind is None else kind.model_validate(event)
     except ValidationError as error:
-        said = first_mistake(error)
-        raise ExperimentError(f"{path} has an event '{event['event']}' that cannot be read: {said}") from None
+        mistake = first_mistake(error)
+        raise ExperimentError(f"{path} has an event '{event['event']}' that cannot be read: {mistake}") from None
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
     members = {member.id for membership in epochs.known for member in membership.members}
     heard = [(event, log.id) for log in by_site.values() for event in log.heard]
     _check_epochs([event for event, _ in heard], epochs)
-    findings = [said for log in by_site.values() for said in (*_order(log), *_unheard(log, epochs))]
+    findings = [sentence for log in by_site.values() for sentence in (*_order(log), *_unheard(log, epochs))]
     strays, unjudged = _strays(heard, epochs)
     disputes, cut = _disputes(heard, by_site)
     return Audit(
@@ -178,7 +178,7 @@ def _check_epochs(heard: list[Heard], epochs: Epochs) -> None:
 
 def _order(log: Log) -> list[str]:
     """Rounds rise, unless a site was started again; what it plays again it publishes as before."""
-    found = [
+    findings = [
         f"round {at.round}: {log.id} published two different messages, {_short(digests)}"
         for at, digests in log.published.items()
         if len(digests) > 1
@@ -190,45 +190,47 @@ def _order(log: Log) -> list[str]:
         elif isinstance(event, Committed):
             at = When(event.epoch, event.round)
             if last is not None and at <= last:
-                found.append(f"round {at.round}: {log.id} published it after round {last.round}, without a new start")
+                findings.append(
+                    f"round {at.round}: {log.id} published it after round {last.round}, without a new start"
+                )
             last = at
-    return found
+    return findings
 
 
 def _unheard(log: Log, epochs: Epochs) -> list[str]:
     """Members whose messages were mixed though none of them had come."""
     members = {membership.epoch: [member.id for member in membership.members] for membership in epochs.known}
     heard = {(event.epoch, event.round, event.peer) for event in log.heard}
-    found = []
+    findings = []
     for event in log.events:
         if isinstance(event, Mixed):
             ids = members.get(event.epoch, [])
             mixed = [ids[i] if 0 <= i < len(ids) else f"member number {i}" for i in event.heard]
             without = [id for id in mixed if (event.epoch, event.round, id) not in heard]
-            found += [
+            findings += [
                 f"round {event.round}: {log.id} mixed a message of {id} without having heard it" for id in without
             ]
-    return found
+    return findings
 
 
 def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[list[str], list[str]]:
     """Messages that were not the same for everybody, or not those that their senders say they published; and, as
     notes, those that came after the end of their senders' logs."""
-    told: dict[tuple[When, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    receivers_of: dict[tuple[When, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for event, receiver in heard:
-        told[When(event.epoch, event.round), event.peer][event.sha256].append(receiver)
+        receivers_of[When(event.epoch, event.round), event.peer][event.sha256].append(receiver)
     published = {id: log.published for id, log in logs.items()}
     findings: list[str] = []
     notes: list[str] = []
-    for (at, sender), digests in sorted(told.items()):
+    for (at, sender), digests in sorted(receivers_of.items()):
         receivers = sorted({receiver for some in digests.values() for receiver in some})
         if len(digests) > 1:
             each = "; ".join(f"{digest[:16]} to {', '.join(sorted(set(who)))}" for digest, who in digests.items())
             findings.append(f"round {at.round}: {sender} sent different messages: {each}")
         elif sender in published and at not in published[sender]:
             ended = not published[sender] or at > max(published[sender])  # killed between sending and writing, perhaps
-            said = f"round {at.round}: {', '.join(receivers)} heard a message of {sender} that its log does not have"
-            (notes if ended else findings).append(said + (", for it ends before" if ended else ""))
+            gap = f"round {at.round}: {', '.join(receivers)} heard a message of {sender} that its log does not have"
+            (notes if ended else findings).append(gap + (", for it ends before" if ended else ""))
         elif sender in published and not set(digests) <= set(published[sender][at]):
             findings.append(
                 f"round {at.round}: {', '.join(receivers)} heard {_short(list(digests))} from {sender}, whose log has"
@@ -245,24 +247,24 @@ def _strays(heard: list[tuple[Heard, str]], epochs: Epochs) -> tuple[list[str], 
     """Messages that came from others than the round's graph, or the algorithm, allows; and, as notes, lists of which
     that cannot be said."""
     by_epoch = {membership.epoch: membership for membership in epochs.known}
-    audiences: dict[int, Access | None] = {}
+    accesses: dict[int, Access | None] = {}
     findings, notes = [], []
     for event, receiver in heard:
         membership = by_epoch[event.epoch]
         if not (membership.has(event.peer) and membership.has(receiver)) or event.peer == receiver:
             findings.append(f"round {event.round}: {receiver} heard {event.peer}, and not both are members")
             continue
-        if event.epoch not in audiences:
-            audiences[event.epoch], why = _audience(membership)
+        if event.epoch not in accesses:
+            accesses[event.epoch], why = _access(membership)
             notes += [why] if why else []
-        audience = audiences[event.epoch]
+        access = accesses[event.epoch]
         sender, number = membership.number(event.peer), membership.number(receiver)
-        if audience is not None and not audience.has(event.round, sender, number):
+        if access is not None and not access.has(event.round, sender, number):
             findings.append(f"round {event.round}: {receiver} heard {event.peer}, which is no neighbour in that round")
     return findings, notes
 
 
-def _audience(membership: Membership) -> tuple[Access | None, str]:
+def _access(membership: Membership) -> tuple[Access | None, str]:
     """Who may hear whom under a list, or why that cannot be said: code that it names is not run for an audit."""
     from facade.experiment.config import Experiment
     from facade.experiment.setup import planned
@@ -274,4 +276,4 @@ def _audience(membership: Membership) -> tuple[Access | None, str]:
         return None, f"{epoch}: who may hear whom was not judged, for {key} = '{name}' is code of the sites' own"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they were given when the list was played by
-        return Access(*planned(Experiment.of(membership.experiment))), ""
+        return Access(*planned(Experiment.of(membership.experiment), membership.founding_size)), ""

@@ -124,8 +124,10 @@ def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:
         key, signature = str(written["signing_key"]), str(written["signature"])
         facts, signed = SiteFacts.model_validate(written["site"]), _SIGNED + identity.canonical(written["site"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        said = first_mistake(error) if isinstance(error, ValidationError) else error
-        raise ExperimentError(f"{path} is not a site.json ({said}); a site writes one at the end of its run") from None
+        mistake = first_mistake(error) if isinstance(error, ValidationError) else error
+        raise ExperimentError(
+            f"{path} is not a site.json ({mistake}); a site writes one at the end of its run"
+        ) from None
     if not identity.verify(key, signature, signed):
         raise ExperimentError(f"{path}: the signature of '{facts.id}' does not fit; it was changed after it was signed")
     if membership is not None and key not in {m.signing_key for m in membership.members if m.id == facts.id}:

@@ -29,7 +29,7 @@ def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int
     for row in rows:
         last[row["kind"]] = row
     keep = ("round", "confusion", "choice", "bytes")
-    said: dict[str, Any] = {
+    site_facts: dict[str, Any] = {
         "id": outcome.id,
         "federation": outcome.federation,
         "epoch": outcome.epoch,
@@ -43,9 +43,9 @@ def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int
         "ledger": outcome.ledger,
     }
     if own is not None:
-        said["alone"] = {"confusion": own}
-        said["gain"] = _accuracy(last["final"]["confusion"]) - _accuracy(own)
-    return said
+        site_facts["alone"] = {"confusion": own}
+        site_facts["gain"] = _accuracy(last["final"]["confusion"]) - _accuracy(own)
+    return site_facts
 
 
 def _accuracy(confusion: list[list[int]]) -> float:

@@ -37,9 +37,9 @@ class Journal:
     def write(self, event: str, **facts: Any) -> None:
         """Add a line."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        told: Event = {"time": now, "event": event} | facts
-        self._add(json.dumps(told, separators=(",", ":")).encode() + b"\n")
-        self._listen(told)
+        line: Event = {"time": now, "event": event} | facts
+        self._add(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._listen(line)
 
     def _add(self, line: bytes) -> None:
         with self._lock, store.writing(self._path):

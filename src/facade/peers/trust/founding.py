@@ -15,7 +15,7 @@ from facade.errors import ExperimentError
 from facade.files import store
 from facade.peers.trust import identity
 from facade.peers.trust.identity import Join
-from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, made, resized
+from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, checked_list, resized
 from facade.peers.trust.site import Settings
 
 if TYPE_CHECKING:
@@ -112,11 +112,12 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
     if len(joins) < 2:
         raise ExperimentError(f"a federation needs at least 2 sites, {len(joins)} given")
     described = resized(experiment.model_dump(), len(joins))
-    return made(
+    return checked_list(
         {
             "federation": terms.federation,
             "epoch": 1,
             "first_round": 0,
+            "founding_size": len(joins),
             "protocol": PROTOCOL,
             "experiment": json.loads(json.dumps(described)),
             "schema": (terms.schema or schema_of(experiment)).model_dump(),
@@ -134,7 +135,7 @@ def check_plan(membership: Membership) -> None:
     from facade.experiment.config import Experiment
     from facade.experiment.setup import planned
 
-    _, plan = planned(Experiment.of(membership.experiment))
+    _, plan = planned(Experiment.of(membership.experiment), membership.founding_size)
     if membership.first_round > plan.rounds:  # round T is the final exchange
         raise ExperimentError(
             f"round {membership.first_round}, the first of this list, would never come: the run ends with round"

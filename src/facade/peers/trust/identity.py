@@ -221,10 +221,10 @@ def canonical_pem(text: str) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    found = x509.load_pem_x509_certificates(text.encode())
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} certificates are given where one is expected")
-    return found[0].public_bytes(Encoding.PEM).decode()
+    certificates = x509.load_pem_x509_certificates(text.encode())
+    if len(certificates) != 1:
+        raise ValueError(f"{len(certificates)} certificates are given where one is expected")
+    return certificates[0].public_bytes(Encoding.PEM).decode()
 
 
 def days_left(pem: str | bytes) -> float:

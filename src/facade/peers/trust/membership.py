@@ -91,6 +91,9 @@ class Membership(ListPart):
     federation: str
     epoch: int = Field(ge=1)
     first_round: int = Field(ge=0)
+    founding_size: int = Field(ge=2)
+    """Members of the first list. What a run times by how fast news spreads among them keeps its time when some come
+    or go."""
     protocol: Literal[1]
     experiment: dict[str, Any]
     """Resolved; a site checks its names before it makes an Experiment of it."""
@@ -197,8 +200,8 @@ def verified(text: bytes, path: Path, pinned: Sequence[str]) -> Membership:
         signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
         content = _SIGNED + membership.content
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise ExperimentError(f"{path} is not a membership list: {said}") from None
+        mistake = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise ExperimentError(f"{path} is not a membership list: {mistake}") from None
     if not any(
         admin in pinned and admin in membership.admins and identity.verify(admin, s, content) for admin, s in signatures
     ):
@@ -233,6 +236,12 @@ class Epochs:
             raise ExperimentError(
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
+            )
+        if newest and membership.founding_size != newest.founding_size:
+            raise ExperimentError(
+                f"the list of epoch {membership.epoch} says that {membership.founding_size} members founded"
+                f" '{membership.federation}', that of epoch {newest.epoch} says {newest.founding_size}; make lists"
+                " with: facade network update"
             )
         return True
 
@@ -301,10 +310,10 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
         "members": [settled[id].model_dump() for id in sorted(settled)],
         "experiment": resized(old.experiment, len(settled)),
     }
-    return made(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
+    return checked_list(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
 
 
-def made(described: dict[str, Any]) -> Membership:
+def checked_list(described: dict[str, Any]) -> Membership:
     """The list that is described; ExperimentError if there cannot be such a one."""
     try:
         return Membership.model_validate(described)

@@ -106,18 +106,18 @@ class Site:
         if described not in self._loaded:
             self._loaded.clear()
             self._loaded[described] = load()
-        found: D = self._loaded[described]
-        return found
+        data: D = self._loaded[described]
+        return data
 
     def membership(self) -> Membership:
         """The list that the operator put into the directory; it must name this very site."""
-        found = load(self.home / "membership.json", self.settings.admins)
-        self.find_in(found)
-        return found
+        membership = load(self.home / "membership.json", self.settings.admins)
+        self.find_in(membership)
+        return membership
 
-    def find_in(self, found: Membership) -> None:
+    def find_in(self, membership: Membership) -> None:
         """ExperimentError unless a list names this very site, with its certificate."""
-        me = found.by_fingerprint.get(identity.fingerprint(self.certificate))
+        me = membership.by_fingerprint.get(identity.fingerprint(self.certificate))
         if me is None or me.id != self.settings.id:
             raise ExperimentError(
                 f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
@@ -130,9 +130,10 @@ def set_up(site: Site, membership: Membership) -> Setup:
     from facade.experiment import setup
 
     experiment, number = _experiment(site, membership), membership.number(site.settings.id)
-    made = setup.set_up(experiment, _federation(site, membership, experiment, number))
-    _refuse_infinities(made)
-    return made
+    federation = _federation(site, membership, experiment, number)
+    parts = setup.set_up(experiment, federation, membership.founding_size)
+    _refuse_infinities(parts)
+    return parts
 
 
 def check_playable(site: Site, membership: Membership) -> None:
@@ -145,7 +146,7 @@ def check_playable(site: Site, membership: Membership) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the list is played by
-            algorithm, _ = setup.planned(experiment)
+            algorithm, _ = setup.planned(experiment, membership.founding_size)
             setup.learner_of(experiment, algorithm, Inputs(tuple(look.shape), look.mean, look.std), look.classes)
     except FacadeError:
         raise
@@ -170,9 +171,9 @@ def _experiment(site: Site, membership: Membership) -> Experiment:
     return experiment
 
 
-def _refuse_infinities(made: Setup) -> None:
+def _refuse_infinities(parts: Setup) -> None:
     """What a site starts with must pass the others' checks, or it would train alone to the end."""
-    for name, leaf in made.learner.init(made.experiment.seed, 0, np.zeros(1, np.int64)).items():
+    for name, leaf in parts.learner.init(parts.experiment.seed, 0, np.zeros(1, np.int64)).items():
         if not leaf.isfinite().all():
             raise ExperimentError(
                 f"'{name}' of the model holds infinities or NaN, and peers refuse messages with such values;"

@@ -1,0 +1,137 @@
+"""Sites in one process, without sockets, gRPC or TLS: calls go from gate to gate in memory. The bytes of requests and
+replies, and all checks but those of TLS itself, are the same as between real sites."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from facade.peers.node.node import Node
+from facade.peers.protocol.headers import Reply
+from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.transport import UnreachableError
+from facade.peers.trust import identity
+from facade.peers.trust.site import Site
+
+
+class MemoryNetwork:
+    """The gates of the sites that can be called, by id, and the certificates that they show."""
+
+    def __init__(self):
+        self.gates = {}
+        self.unreachable = set()
+        """The ids of sites that nobody reaches."""
+
+    def transport(self, site):
+        """What connects a site with the others."""
+        return _MemoryTransport(self, site)
+
+    def node(self, home, **told):
+        """The site of a directory, open to calls."""
+        site = Site.load(home)
+        return Node(site, self.transport(site), **told)
+
+
+@dataclass(frozen=True)
+class _MemoryTransport:
+    network: MemoryNetwork
+    site: Site
+
+    def links(self, largest_chunk, certificates):
+        return _MemoryLinks(self.network, self.site.certificate, largest_chunk, certificates)
+
+    def serve(self, gate, callers):
+        id = self.site.settings.id
+        self.network.gates[id] = gate, self.site.certificate.decode()
+        return _MemoryServer(self.network, id)
+
+
+@dataclass(frozen=True)
+class _MemoryServer:
+    network: MemoryNetwork
+    id: str
+
+    def stop(self):
+        self.network.gates.pop(self.id, None)
+
+
+@dataclass(frozen=True)
+class _MemoryLinks:
+    network: MemoryNetwork
+    own: bytes
+    largest_chunk: int
+    certificates: object
+
+    def to(self, peer):
+        return _MemoryLink(self, peer.id)
+
+    def close(self):
+        pass
+
+
+@dataclass(frozen=True)
+class _MemoryLink:
+    links: _MemoryLinks
+    id: str
+
+    def call(self, request, seconds):
+        network = self.links.network
+        gate, shown = network.gates.get(self.id, (None, ""))
+        if gate is None or self.id in network.unreachable or shown not in self.links.certificates(self.id):
+            raise UnreachableError("UNAVAILABLE")
+        try:
+            caller = gate.admit(identity.fingerprint(self.links.own))
+        except RefusedError as refusal:
+            gate.refuse("?", refusal)
+            raise UnreachableError(f"PERMISSION_DENIED: {refusal.reason.word}", denied=True) from None
+        if caller in network.unreachable:
+            raise UnreachableError("UNAVAILABLE")
+        if not gate.take_place(caller):
+            return Reply.parse(gate.refusal(caller, RefusedError(Reason.BUSY)).packed())
+        try:
+            reply = Reply.parse(gate.answer(caller, request.packed()).packed())
+        finally:
+            gate.free_place(caller)
+        assert len(reply.chunk) <= self.links.largest_chunk
+        return reply
+
+
+@contextmanager
+def opened(homes, **told):
+    """The nodes of several sites, connected in memory, by id."""
+    network = MemoryNetwork()
+    with ExitStack() as stack:
+        nodes = {}
+        for home in homes:
+            nodes[home.name] = network.node(home, **told)
+            stack.callback(nodes[home.name].close)
+        yield nodes
+
+
+def run_all(nodes):
+    """Run nodes side by side to their ends, each in a thread of its own; what each came to, by id: an outcome, or the
+    error that it ended with."""
+    with ThreadPoolExecutor(len(nodes), "site") as pool:
+        futures = {id: pool.submit(node.run) for id, node in nodes.items()}
+        return {id: future.exception() or future.result() for id, future in futures.items()}
+
+
+def run_aside(node):
+    """Run a node in a thread; a function that waits for its end and gives what it came to."""
+    ends = []
+
+    def body():
+        try:
+            ends.append(node.run())
+        except Exception as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+
+    def end():
+        thread.join(120)
+        assert ends, "the site did not end within two minutes"
+        return ends[0]
+
+    return end
