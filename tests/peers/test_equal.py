@@ -5,6 +5,7 @@ import pytest
 from facade import run
 from facade.algorithms import ALGORITHMS
 from facade.peers import local_network
+from facade.runtimes.recorder import Quiet
 from peers.makers import QUICK, tiny
 
 
@@ -30,3 +31,23 @@ def test_seeded_heads_travel_too(tmp_path):
     experiment = tiny(*settings, "data.clusters=3:1", "topology.degree=2", "evaluation.every=15")
     together = local_network.run(experiment, tmp_path / "net", limits=QUICK)
     assert together.summary["state_sha256"] == run(experiment).summary["state_sha256"]
+
+
+class Watching(Quiet):
+    """Keeps what it is told of evaluations."""
+
+    def __init__(self):
+        self.evaluations = []
+
+    def evaluated(self, done, judged, final):
+        self.evaluations.append((done, judged, final))
+
+
+def test_a_network_shows_what_the_simulator_shows_heads_included(tmp_path):
+    experiment = tiny('data.clusters="2:1"', "topology.degree=2", "training.rounds=4", "evaluation.every=2")
+    simulator, network = Watching(), Watching()
+    run(experiment, progress=simulator)
+    local_network.run(experiment, tmp_path / "net", limits=QUICK, progress=network)
+    assert network.evaluations == simulator.evaluations
+    assert [(done, final) for done, _, final in network.evaluations] == [(2, False), (4, False), (4, True)]
+    assert all({"dead_heads", "alike_heads"} <= judged.keys() for _, judged, final in network.evaluations if not final)

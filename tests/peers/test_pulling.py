@@ -1,6 +1,7 @@
 """A round's pulling, with peers that answer as they like and no network between."""
 
 import hashlib
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -48,6 +49,14 @@ class Peers:
         content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
         digest = hashlib.sha256(content).digest()
         self.served += 1
+        return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
+
+    def serves_another(self, member, request):
+        content = pack(
+            Origin(self.membership.digest, self.membership.number(member.id), request.round),
+            {"model": {"w": 2 * MESSAGE["model"]["w"]}},
+        )
+        digest = hashlib.sha256(content).digest()
         return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
 
     def denies(self, member, request):
@@ -224,6 +233,28 @@ def test_what_a_connection_does_not_carry_in_the_time_of_a_call_is_not_asked_for
 
 def test_a_fast_connection_is_asked_for_more_and_more_at_a_time():
     assert [pulling.next_chunk(1 << 18, seconds) for seconds in (0.1, 2.4, 2.6, 9.0)] == [1 << 19] * 2 + [1 << 18] * 2
+
+
+@pytest.mark.parametrize(("limit", "most"), [(1 << 22, 1 << 22), (1 << 20, 1 << 20), (3 << 19, 3 << 19)])
+def test_chunks_grow_up_to_what_the_list_allows(limit, most, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "MESSAGE", {"model": {"w": torch.ones(1, 3 << 20)}})
+    membership = federation(tmp_path, limits=Limits(chunk=limit)).membership
+    journal, peers = Journal(tmp_path / "log.jsonl"), Peers(membership, b="serves_and_notes_how_much_is_asked_for")
+    records = Records(journal, Metrics(0), Ledger())
+    puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None)
+    demand = Demand(3, [1], MessageForm(MESSAGE), lambda message: None, 10, Patient(LIMITS))
+    assert list(puller.pull(membership, 0, demand)) == [1]
+    journal.close()
+    assert (peers.lengths[:2], max(peers.lengths)) == ([1 << 18, 1 << 19], most)
+
+
+def test_an_equivocation_is_noticed_after_a_restart_without_a_log(pulling_from, tmp_path):
+    puller, pull = pulling_from(Patient(LIMITS), b="serves", c="serves")
+    assert sorted(pull()) == [1, 2]
+    (tmp_path / "log.jsonl").unlink()
+    puller, pull = pulling_from(Patient(LIMITS), b="serves", c="serves_another")
+    assert list(pull()) == [1]
+    assert puller._records.ledger.of("c").refused == {"equivocation": 1}
 
 
 def test_one_that_refuses_at_once_leaves_the_others_their_time(pulling_from):

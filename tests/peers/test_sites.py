@@ -142,7 +142,7 @@ def test_a_site_that_dies_without_a_word_ends_a_network_on_this_machine(tmp_path
         processes.start(tmp_path / "n0", stays)
         processes.start(tmp_path / "n1", vanishes)
         with pytest.raises(FacadeError, match="site n1 ended with code 7; see "):
-            local_network._follow(processes, None, Quiet())
+            local_network._follow(processes, None)
     assert not multiprocessing.active_children()
 
 

@@ -8,18 +8,14 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from facade.core import tree
-from facade.core.tree import Params
 from facade.core.types import Row
 from facade.errors import FacadeError, StoppedError
 from facade.experiment.config import Experiment
-from facade.experiment.setup import Setup, set_up
 from facade.files import store
 from facade.peers.after.outcome import Outcome
 from facade.peers.trust import identity
@@ -28,12 +24,11 @@ from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import Limits
 from facade.peers.trust.site import foreign_names
 from facade.runs import state_files
-from facade.runs.environment import environment
-from facade.runs.result import Result, judge, summarise
+from facade.runs.result import Result
 from facade.runs.rows import in_order
 from facade.runs.run_directory import RunDirectory
 from facade.runs.stop_signals import StopSignals
-from facade.runtimes.recorder import Progress, Quiet
+from facade.runtimes.recorder import FinalState, Progress, Recorder, record
 
 PRELOADED = [
     "facade.peers.node.node",
@@ -57,7 +52,9 @@ class Founded:
 @contextlib.contextmanager
 def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> Iterator[Founded]:
     """A federation of sites below `base`, each with its share of the experiment's data."""
-    admin = identity.new_signing_key(_made(base) / "admin.key")
+    with store.writing(base):
+        base.mkdir(parents=True, exist_ok=True)
+    admin = identity.new_signing_key(base / "admin.key")
     width = len(str(experiment.n - 1))
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(_reserved()) for _ in range(experiment.n)]
@@ -75,12 +72,6 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
         for home in [base, *homes]:
             store.replace(home / "membership.json", signed.encode())
         yield Founded(homes, ports)
-
-
-def _made(directory: Path) -> Path:
-    with store.writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-    return directory
 
 
 @contextlib.contextmanager
@@ -169,72 +160,52 @@ def run(
 ) -> Result:
     """Run an experiment with one process per node, and write a run directory as the simulator does;
     the sites' own directories are below its `sites`."""
-    files = RunDirectory(out)
-    files.check(experiment, resume=False)
-    setup = set_up(experiment)
-    progress = progress or Quiet()
-    with files.claimed(), founded(experiment, out / "sites", policy, limits or Limits(linger=10)) as made:
-        files.begin(experiment, setup.federation, environment(1, setup.learner.executor.name))
-        progress.start(experiment, 0)
-        began = time.perf_counter()
-        with _stopped_by_signals(), Processes(made.homes) as processes:
-            _follow(processes, setup, progress)
-        return _gathered(files, setup, made.homes, progress, time.perf_counter() - began)
+    terms = policy, limits or Limits(linger=10)
+
+    def compute(recorder: Recorder) -> Result:
+        with founded(experiment, out / "sites", *terms) as sites:
+            recorder.start(threads=1)
+            with Processes(sites.homes) as processes:
+                _follow(processes, recorder)
+            return _finished(sites.homes, recorder)
+
+    with StopSignals().listening(_stop) as signals:
+        return record(experiment, out, lambda setup: compute, progress=progress, stop_signals=signals)
 
 
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Inside the with-block, SIGTERM and SIGINT raise StoppedError at once, so that no site is left running."""
-
-    def stop(number: int) -> None:
-        raise StoppedError("stopped, with all sites; a local network is not continued: start another one", number)
-
-    with StopSignals().listening(stop):
-        yield
+def _stop(number: int) -> None:
+    """At once, so that no site is left running."""
+    raise StoppedError("stopped, with all sites; a local network is not continued: start another one", number)
 
 
-def _follow(processes: Processes, setup: Setup, progress: Progress) -> None:
+def _follow(processes: Processes, recorder: Recorder) -> None:
     """Show the network's progress until every site has ended; FacadeError if one failed."""
-    waiting: dict[tuple[int, str], list[Row]] = {}
+    waiting: dict[tuple[int, str], list[list[Row]]] = {}
     for home, event in processes.events():
         if "failed" in event:
             raise FacadeError(f"site {home.name} stopped: {event['failed']}")
         if event.get("ended"):
             raise FacadeError(f"site {home.name} ended with code {event['ended']}; see {home}/run/log.jsonl")
-        for row in event.get("rows", ()):
-            moment = row["round"], row["kind"]
-            waiting.setdefault(moment, []).append(row)
-            if len(waiting[moment]) == setup.federation.n:
-                _tell(progress, setup, in_order(waiting.pop(moment)))
+        if rows := event.get("rows"):
+            moment = rows[-1]["round"], rows[-1]["kind"]
+            waiting.setdefault(moment, []).append(rows)
+            if len(waiting[moment]) == len(processes.homes):
+                recorder.show(in_order([row for rows in waiting.pop(moment) for row in rows]))
 
 
-def _tell(progress: Progress, setup: Setup, rows: list[Row]) -> None:
-    done, kind = rows[0]["round"], rows[0]["kind"]
-    if kind == "round":
-        progress.round(done, setup.plan.rounds)
-    else:
-        progress.evaluated(done, judge(rows, setup.federation.cluster), kind == "final")
-
-
-def _gathered(files: RunDirectory, setup: Setup, homes: list[Path], progress: Progress, seconds: float) -> Result:
+def _finished(homes: list[Path], recorder: Recorder) -> Result:
     """The sites' rows, models and hashes as one run."""
     import torch
     from safetensors.torch import load_file
 
-    rows = in_order([row for home in homes for row in RunDirectory(home / "run").rows])
-    files.append("rows.jsonl", rows)
+    recorder.keep(in_order([row for home in homes for row in RunDirectory(home / "run").rows]))
     each = [load_file(home / "run" / "model.safetensors") for home in homes]
-    models: Params = {name: torch.cat([model[name] for model in each]) for name in sorted(each[0])}
+    models = {name: torch.cat([model[name] for model in each]) for name in sorted(each[0])}
     outcomes = [outcome for home in homes if (outcome := Outcome.load(home / "run")) is not None]
-
-    summary = summarise(files.rows, setup.federation.cluster) | {
-        "seconds": seconds,
-        "model_sha256": tree.joint([outcome.model_sha256 for outcome in outcomes]),
-        "state_sha256": tree.joint([outcome.state_sha256 for outcome in outcomes]),
-        "run_dir": str(files.path),
-        "policy": outcomes[0].policy,
-        "ledger": {outcome.id: outcome.ledger for outcome in outcomes},
-    }
-    files.finish(state_files.in_one_piece(models), summary)
-    progress.finish(summary)
-    return Result(setup.experiment, files.rows, summary, models, setup.learner, files.path)
+    final = FinalState(
+        state_files.in_one_piece(models),
+        [outcome.model_sha256 for outcome in outcomes],
+        [outcome.state_sha256 for outcome in outcomes],
+    )
+    ledger = {outcome.id: outcome.ledger for outcome in outcomes}
+    return recorder.finish(final, {"policy": outcomes[0].policy, "ledger": ledger})

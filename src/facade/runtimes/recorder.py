@@ -149,11 +149,12 @@ class Recorder:
         """Rounds that a checkpoint holds."""
         self._started = self._lap = time.perf_counter()
 
-    def start(self) -> Checkpoint | None:
-        """Begin the run's files, or cut them back to the checkpoint from which the run continues."""
+    def start(self, threads: int | None = None) -> Checkpoint | None:
+        """Begin the run's files, or cut them back to the checkpoint from which the run continues. `threads`: those that
+        compute a node, where the learner of this process does not."""
         self._rows = []
         setup, files = self.setup, self._files
-        where = environment(setup.learner.threads, setup.learner.executor.name)
+        where = environment(setup.learner.threads if threads is None else threads, setup.learner.executor.name)
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
             files.resume(setup.federation, where, checkpoint.round)
@@ -169,12 +170,22 @@ class Recorder:
         """Take the rows that all shards made since the last call."""
         if not rows:
             return
+        rows = in_order(rows)
         with self.setup.learner.stopwatch.phase("record"):
-            rows = in_order(rows)
-            if self._files is None:
-                self._rows += rows
-            else:
-                self._files.append("rows.jsonl", rows)
+            self.keep(rows)
+        self.show(rows)
+        if rows[-1]["kind"] != "round":
+            self._time(rows[-1]["round"])
+
+    def keep(self, rows: list[Row]) -> None:
+        """Write rows, which are in order, or hold them where there are no files."""
+        if self._files is None:
+            self._rows += rows
+        else:
+            self._files.append("rows.jsonl", rows)
+
+    def show(self, rows: list[Row]) -> None:
+        """Tell whoever watches of the rows, in order, that all nodes made since the last call."""
         done = rows[-1]["round"]
         for kind in ("evaluation", "final"):  # without a final exchange, both come at once
             tested = [row for row in rows if row["kind"] == kind]
@@ -182,8 +193,6 @@ class Recorder:
                 heads = health_of_heads([row for row in rows if row["kind"] == "round"])
                 judged = judge(tested, self.setup.federation.cluster) | heads
                 self._progress.evaluated(done, judged, final=kind == "final")
-        if rows[-1]["kind"] != "round":
-            self._time(done)
         self._progress.round(done, self.setup.plan.rounds)
 
     def between_rounds(self, round: int, state: Callable[[], PiecewiseTree]) -> None:
@@ -208,8 +217,8 @@ class Recorder:
             sentence = f"stopped after round {self._kept} of {self.setup.plan.rounds}; {self._way_on()}"
             raise StoppedError(sentence, self._stop_signals.received)
 
-    def finish(self, final: FinalState) -> Result:
-        """Sum up the run from its rows and what is left of the nodes."""
+    def finish(self, final: FinalState, facts: Row | None = None) -> Result:
+        """Sum up the run from its rows and what is left of the nodes; `facts` are added to the summary."""
         setup, files = self.setup, self._files
         rows = self._rows if files is None else files.rows
         summary = summarise(rows, setup.federation.cluster) | {
@@ -217,6 +226,7 @@ class Recorder:
             "model_sha256": tree.joint(final.model_digests),
             "state_sha256": tree.joint(final.state_digests),
             "run_dir": None if files is None else str(files.path),
+            **(facts or {}),
         }
         if files is None:
             models, path = state_files.joined(final.models), None
