@@ -159,8 +159,8 @@ def test_a_restart_under_a_later_list_takes_the_scores_of_its_checkpoint_to_the_
         home = made.homes[3]
     network = MemoryNetwork()
     node = network.node(home)
-    first = node.lists.membership
-    fresh = node.lists.in_force.fresh()
+    first = node.followed_lists.membership
+    fresh = node.followed_lists.in_force.fresh()
     played = fresh._replace(measured=torch.tensor([[1.0, 2.0, 3.0, 0.0, 5.0]]), bridge=torch.tensor([[-1, 4, 1, 0, 2]]))
     node.files.checkpoints.save(3, first.epoch, played, {})
     node.close()
@@ -173,7 +173,7 @@ def test_a_restart_under_a_later_list_takes_the_scores_of_its_checkpoint_to_the_
     again._playing.play(again._saved)
     again.close()
     (round, state) = starts[0]
-    assert (round, again.lists.membership.epoch) == (3, 2)
+    assert (round, again.followed_lists.membership.epoch) == (3, 2)
     assert state.measured.tolist() == [[1.0, 3.0, 0.0, 5.0]]
     assert state.bridge.tolist() == [[-1, -1, 0, 1]]
     (home / "run" / "epochs" / "1.json").unlink()

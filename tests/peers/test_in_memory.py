@@ -30,7 +30,7 @@ def test_a_leaf_of_a_star_learns_that_it_was_removed(tmp_path):
     rounds = ("training.rounds=12", "evaluation.every=12", "training.steps=1")
     experiment = tiny('data.clusters="4"', "data.skew=none", "topology.name=star", "algorithm.name=dpsgd", *rounds)
     with founded(experiment, tmp_path, "patient", QUICK) as sites, opened(sites.homes) as nodes:
-        first = nodes["n0"].lists.membership
+        first = nodes["n0"].followed_lists.membership
         three = first.model_copy(
             update={"experiment": first.experiment | {"data": first.experiment["data"] | {"clusters": "3"}}}
         )

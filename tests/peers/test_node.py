@@ -122,7 +122,7 @@ def test_a_message_that_is_not_the_published_one_costs_no_checkpoint(node, home)
 
 
 def test_a_site_publishes_nothing_that_nobody_would_use(node):
-    algorithm = node.lists.in_force.setup.algorithm
+    algorithm = node.followed_lists.in_force.setup.algorithm
     message = type(algorithm).message
 
     def broken(self, turn, state):
@@ -194,7 +194,7 @@ def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, m
 
 
 def test_who_said_farewell_before_a_restart_is_remembered(node, home):
-    farewell = Request(Kind.FAREWELL, node.lists.membership.digest, 1, 12)
+    farewell = Request(Kind.FAREWELL, node.followed_lists.membership.digest, 1, 12)
     for _ in range(2):
         node.gate.answer("n1", farewell.packed())
     node.close()
@@ -205,7 +205,7 @@ def test_who_said_farewell_before_a_restart_is_remembered(node, home):
 
 
 def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart(node, tmp_path):
-    first = node.lists.membership
+    first = node.followed_lists.membership
     second = changed(first, Change(), 1)
     before = Recovery(tmp_path / "recovery.jsonl")
     for membership, digests in ((first, ("old", "older")), (second, ("new", "newer"))):
@@ -314,16 +314,16 @@ def test_one_who_was_heard_before_and_is_silent_now_is_named(home):
 
 def test_epochs_are_dropped_when_the_window_has_passed_them(node):
     forgotten = []
-    node.lists.forget = forgotten.append
+    node.followed_lists.forget = forgotten.append
     scripted(node)
     assert node.run()
-    assert forgotten == [round - node.lists.membership.limits.window for round in range(13)]
+    assert forgotten == [round - node.followed_lists.membership.limits.window for round in range(13)]
 
 
 def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monkeypatch):
     node = real_node(home)
     scripted(node)
-    farewell = Request(Kind.FAREWELL, node.lists.membership.digest, 1, 12)
+    farewell = Request(Kind.FAREWELL, node.followed_lists.membership.digest, 1, 12)
     said = []
     monkeypatch.setattr(
         site_node.training_alone, "alone", lambda epoch: said.append(node.gate.answer("n1", farewell.packed()))
@@ -344,14 +344,14 @@ def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StorageError, match=r"status.json could not be written: No space left on device"):
-        node.publisher.write_status(node.lists.in_force, 3)
+        node.publisher.write_status(node.followed_lists.in_force, 3)
     monkeypatch.undo()
     assert (home / "run" / "status.json").read_bytes() == before
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):
     scripted(node, BehindError(9))
-    listed, said = node.lists.membership, []
+    listed, said = node.followed_lists.membership, []
     commit = node.files.outgoing.commit
 
     def asked_meanwhile(round, content):

@@ -40,12 +40,12 @@ def test_events_that_concern_an_operator_are_sentences(event, line):
 
 def test_rounds_and_evaluations_are_lines():
     said = []
-    news = SiteLines(said.append)
-    news.event({"event": "started", "round": 0, "rounds": 20})
+    lines = SiteLines(said.append)
+    lines.event({"event": "started", "round": 0, "rounds": 20})
     counts = [[3, 1], [0, 4]]
-    news.rows([{"kind": "round", "round": 20, "bytes": 12345}])
-    news.rows([{"kind": "evaluation", "round": 20, "confusion": counts}])
-    news.rows([{"kind": "final", "round": 20, "confusion": counts}])
+    lines.rows([{"kind": "round", "round": 20, "bytes": 12345}])
+    lines.rows([{"kind": "evaluation", "round": 20, "confusion": counts}])
+    lines.rows([{"kind": "final", "round": 20, "confusion": counts}])
     assert said == [
         "round 20 of 20  12,345 bytes heard",
         "accuracy after round 20: 87.5% on this site's test data",

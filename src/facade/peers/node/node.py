@@ -54,8 +54,8 @@ class Node:
         with contextlib.ExitStack() as opened:
             journal = Journal(site.run / "log.jsonl", listen)
             opened.callback(journal.close)
-            self.lists = FollowedLists(site, journal)
-            self.lists.look()
+            self.followed_lists = FollowedLists(site, journal)
+            self.followed_lists.look()
             self.outcome = Outcome.load(site.run)
             """What the run came to, if it is over."""
             self._open(opened, journal, transport, watch)
@@ -63,7 +63,7 @@ class Node:
 
     def _open(self, opened: contextlib.ExitStack, journal: Journal, transport: Transport, watch: Watch) -> None:
         """Make all parts; what must be closed is added to `opened`."""
-        site, lists = self.site, self.lists
+        site, lists = self.site, self.followed_lists
         self._saved = saved = SiteCheckpoints(RunDirectory(site.run)).newest()
         first = saved.round if saved else lists.epochs.known[0].first_round
         self._joins = saved is None and first > 0
@@ -106,20 +106,20 @@ class Node:
             self.outcome = self._conclude(self._play())
         self.gate.finish()  # before the training alone, which the others need not wait for
         if self._site_file_lacks_something(baseline):
-            epoch = self.lists.in_force
+            epoch = self.followed_lists.in_force
             alone = training_alone.alone(epoch) if baseline else None
             write_site(self.site, training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone))
         self._shutdown.say_farewell()
         return self.outcome
 
     def _play(self) -> Played:
-        epoch, journal = self.lists.in_force, self.records.journal
+        epoch, journal = self.followed_lists.in_force, self.records.journal
         learner, membership = epoch.setup.learner, epoch.membership
         who = {"id": self.site.settings.id, "federation": membership.federation}
         where = {"round": self.gate.round, "rounds": epoch.plan.rounds, "epoch": membership.epoch}
         journal.write("started", **who, **where, **environment(learner.threads, learner.executor.name))
         self.publisher.write_status(epoch, self.gate.round)
-        start_up = StartUp(self._calls, self.gate, journal, self.lists.look)
+        start_up = StartUp(self._calls, self.gate, journal, self.followed_lists.look)
         try:
             with one_intra_op_thread():
                 if self._joins:
@@ -134,7 +134,7 @@ class Node:
     def _conclude(self, played: Played) -> Outcome:
         """Write down what the run came to; the outcome last of all."""
         self.publisher.write_rows(played.rows)
-        epoch = self.lists.in_force
+        epoch = self.followed_lists.in_force
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
         store.sync(self.site.run / ROWS)
         outcome.save(self.site.run, played.state, epoch.setup)
@@ -149,7 +149,7 @@ class Node:
     @property
     def _calls(self) -> MemberCalls:
         """Calls to the members of the list in force."""
-        return MemberCalls(self._links, self.lists.membership, self.site.settings.id)
+        return MemberCalls(self._links, self.followed_lists.membership, self.site.settings.id)
 
     @property
     def _shutdown(self) -> Shutdown:

@@ -39,9 +39,15 @@ class Playing:
     """Ties together what publishes a round, what hears it, and the lists that govern it."""
 
     def __init__(
-        self, lists: FollowedLists, gate: Gate, publisher: Publisher, hearing: Hearing, policy: Policy, journal: Journal
+        self,
+        followed_lists: FollowedLists,
+        gate: Gate,
+        publisher: Publisher,
+        hearing: Hearing,
+        policy: Policy,
+        journal: Journal,
     ) -> None:
-        self._lists = lists
+        self._followed_lists = followed_lists
         self._gate = gate
         self._publisher = publisher
         self._hearing = hearing
@@ -61,7 +67,7 @@ class Playing:
                     start = begin()
                 except NextEpochError:
                     continue  # under the new list: nothing was played under the old one
-                return self._play_from(self._lists.in_force, start)
+                return self._play_from(self._followed_lists.in_force, start)
             except NextEpochError:
                 begin = self._begin_again
             except BehindError as behind:
@@ -85,12 +91,12 @@ class Playing:
 
     def _exchange(self, post: Post) -> Inbox:
         """Turn a post into an inbox."""
-        epoch = self._lists.in_force
+        epoch = self._followed_lists.in_force
         self._begun = _BegunRound(post, epoch.membership)
         self._publisher.write_rows(post.rows)
-        self._lists.check_in_force(post.round)
+        self._followed_lists.check_in_force(post.round)
         self._publisher.publish(epoch, post)
-        self._lists.forget(post.round - epoch.membership.limits.window)
+        self._followed_lists.forget(post.round - epoch.membership.limits.window)
         if post.round < epoch.plan.rounds:  # before the final exchange nobody trains
             self._policy.trained(time.monotonic() - self._training_began)
         inbox = self._hearing.inbox(epoch, post)
@@ -100,10 +106,10 @@ class Playing:
         return inbox
 
     def _first(self, saved: SiteCheckpoint | None) -> Start:
-        epoch = self._lists.in_force
+        epoch = self._followed_lists.in_force
         if saved is None:
             return epoch.membership.first_round, epoch.fresh()
-        return saved.round, epoch.carried(saved.state, self._lists.of_epoch(saved.epoch))
+        return saved.round, epoch.carried(saved.state, self._followed_lists.of_epoch(saved.epoch))
 
     def _begin_again(self) -> Start:
         """Go on under the next list. The round is begun again: its graph and numbers are other ones."""
@@ -116,13 +122,13 @@ class Playing:
         meanwhile."""
         self._journal.write("jumped", round=to, before=self._gate.round)
         state = self._enter(to)
-        epoch = self._lists.in_force
+        epoch = self._followed_lists.in_force
         return to, state if to == epoch.plan.rounds else self._hearing.catch_up(epoch, to, state)
 
     def _enter(self, round: int) -> Any:
         """Put the list in force that governs a round; the state to begin it with."""
-        before = self._lists.in_force
-        epoch = self._lists.enter(round)
+        before = self._followed_lists.in_force
+        epoch = self._followed_lists.enter(round)
         if epoch is not before:
             self._gate.last_round = epoch.plan.rounds
             facts = {"epoch": epoch.membership.epoch, "round": round, "rounds": epoch.plan.rounds}
@@ -138,8 +144,8 @@ class Playing:
     def _why_shut_out(self) -> FacadeError:
         """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""
         round = self._last_begun.post.round
-        self._lists.look()
-        self._lists.site_epoch(round + 1)
+        self._followed_lists.look()
+        self._followed_lists.site_epoch(round + 1)
         return FacadeError(
             f"no neighbour admits this site in round {round} any more; put the newest membership.json"
             " beside node.toml and start again, or ask the federation's admin"
