@@ -193,6 +193,7 @@ class Declared(Undeclared):
     """One that says that it does."""
 
     member_axes = MappingProxyType({"seen": 1})
+    member_numbers = frozenset({"best"})
 
 
 def test_what_does_not_fit_the_new_list_and_is_not_declared_is_refused(tmp_path):
@@ -205,6 +206,17 @@ def test_what_does_not_fit_the_new_list_and_is_not_declared_is_refused(tmp_path)
     assert carried(Declared(), state, fresh, first, second)["seen"].tolist() == [[1, 3, 4]]
     with pytest.raises(FacadeError, match="do not both have a leaf 'other'"):
         carried(Declared(), state | {"other": torch.zeros(1)}, fresh, first, second)
+
+
+def test_numbers_of_members_follow_them_and_those_of_who_left_name_nobody(tmp_path):
+    first = federation(tmp_path, "bcde").membership
+    _, certificate = identity.new_certificate("a", 10)
+    newcomer = Join("a", "127.0.0.1:1", certificate.decode(), "")
+    second = changed(first, Change(add=[newcomer], remove=["c"]), 7)
+    state = {"seen": torch.tensor([[1, 2, 3, 4]]), "best": torch.tensor([[0, 1, 2, 3, -1]])}
+    fresh = {"seen": torch.full((1, 4), 9), "best": torch.full((1, 5), -1)}
+    after = carried(Declared(), state, fresh, first, second)
+    assert (after["seen"].tolist(), after["best"].tolist()) == ([[9, 1, 3, 4]], [[1, -1, 2, 3, -1]])
 
 
 def test_lists_agree_on_how_many_members_founded_the_run(tmp_path):
