@@ -15,8 +15,9 @@ import torch
 from facade.algorithms import ALGORITHMS
 from facade.core import tree
 from facade.experiment.setup import set_up
-from facade.peers.node.pulling import Demand, Puller, _Pull, add_chunk
+from facade.peers.node.pulling import Puller
 from facade.peers.node.recovery import Recovery
+from facade.peers.node.round_pulls import Demand, Pull
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.wire import MessageForm, Origin, pack
@@ -181,11 +182,11 @@ def test_mutated_replies_are_refused_or_say_nothing_new():
     random, outcomes = np.random.default_rng(3), Counter()
     with little_memory():
         for _ in range(MANY):
-            pull = _Pull(1, None, bytearray(500), (1000, b"d" * 32))
+            pull = Pull(1, None, bytearray(500), (1000, b"d" * 32))
             try:
                 reply = Reply.parse(mutated(whole.packed(), random))
                 if reply.status is Status.HERE:
-                    add_chunk(pull, reply, 1000, 500)
+                    pull.add(reply, 1000, 500)
                     outcomes["taken"] += 1  # its bytes still face the digest
                     assert len(pull.content) <= 1000
             except RefusedError as refused:
@@ -194,20 +195,20 @@ def test_mutated_replies_are_refused_or_say_nothing_new():
 
 
 def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anything_is_kept():
-    pull = _Pull(1, None)
+    pull = Pull(1, None)
     with pytest.raises(RefusedError, match="wrong-size"):
-        add_chunk(pull, Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
+        pull.add(Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
     assert not pull.content
 
 
 @pytest.mark.parametrize("bytes_sent", [0, 1, 299, 301, 500])
 def test_a_chunk_is_exactly_what_was_asked_for(bytes_sent):
-    pull = _Pull(1, None, bytearray(200))
+    pull = Pull(1, None, bytearray(200))
     with pytest.raises(RefusedError, match=f"a chunk of {bytes_sent} bytes, 300 were asked for"):
-        add_chunk(pull, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
+        pull.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
     assert len(pull.content) == 200
-    rest = _Pull(1, None, bytearray(900))
-    add_chunk(rest, Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
+    rest = Pull(1, None, bytearray(900))
+    rest.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
     assert len(rest.content) == 1000
 
 

@@ -17,8 +17,8 @@ from facade.peers.node.checkpoints import LostCheckpointError
 from facade.peers.node.followed_lists import NextEpochError
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import DivergedReplayError
-from facade.peers.node.pulling import BehindError, ShutOutError
 from facade.peers.node.recovery import Recovery
+from facade.peers.node.round_pulls import BehindError, ShutOutError
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.start_up import StartUp
 from facade.peers.protocol import rpc

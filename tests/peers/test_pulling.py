@@ -13,9 +13,10 @@ import torch
 from facade.peers.node import pulling
 from facade.peers.node.journal import Journal, Metrics, lines
 from facade.peers.node.ledger import Ledger
-from facade.peers.node.pulling import BehindError, Demand, Puller, ShutOutError
+from facade.peers.node.pulling import Puller
 from facade.peers.node.records import Records
 from facade.peers.node.recovery import Recovery
+from facade.peers.node.round_pulls import BehindError, Demand, ShutOutError
 from facade.peers.node.waiting import Brisk, Patient
 from facade.peers.protocol.headers import Reply, Status
 from facade.peers.protocol.refusals import Reason

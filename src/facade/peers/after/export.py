@@ -37,7 +37,7 @@ def export_site(home: Path, out: Path) -> WrittenPackage:
 
 
 def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, files: str) -> str:
-    look, rounds = membership.schema_, membership.experiment["training"]["rounds"]
+    schema, rounds = membership.schema_, membership.experiment["training"]["rounds"]
     kind = str(stored).removeprefix("torch.")
     confusion = np.array(facts.final.confusion)
     accuracy, head = float(metrics.accuracy(confusion)), facts.final.choice
@@ -45,8 +45,8 @@ def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, files: 
     parts = [
         f"# Model card: {facts.federation}, {facts.algorithm}, deployed by site '{facts.id}'"
         + ("" if head is None else f" (head {head})"),
-        f"A classifier of {len(look.classes)} classes: {', '.join(look.classes)}. Input:"
-        f" {input_words(look.model_dump() | {'stored': kind})}. Trained without pooling data by"
+        f"A classifier of {len(schema.classes)} classes: {', '.join(schema.classes)}. Input:"
+        f" {input_words(schema.model_dump() | {'stored': kind})}. Trained without pooling data by"
         f" {membership.n} sites that exchanged models for {rounds} rounds.",
         "## How good it is, and for whom",
         f"{accuracy:.1%} of this site's own {int(confusion.sum())} test samples are answered rightly.{gain}"

@@ -8,7 +8,8 @@ from typing import Any
 from facade.core.messages import Everyone, Inbox, Post
 from facade.errors import FacadeError
 from facade.peers.node.journal import Journal
-from facade.peers.node.pulling import BehindError, Demand, Puller
+from facade.peers.node.pulling import Puller
+from facade.peers.node.round_pulls import BehindError, Demand
 from facade.peers.node.site_epoch import SiteEpoch, inbox_of
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.waiting import Patient, Policy

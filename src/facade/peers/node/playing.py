@@ -17,7 +17,7 @@ from facade.peers.node.followed_lists import FollowedLists, NextEpochError
 from facade.peers.node.hearing import Hearing
 from facade.peers.node.journal import Journal
 from facade.peers.node.publishing import Publisher
-from facade.peers.node.pulling import BehindError, ShutOutError
+from facade.peers.node.round_pulls import BehindError, ShutOutError
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.waiting import Policy
 from facade.peers.protocol.gate import Gate

@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import statistics
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.records import Records
 from facade.peers.node.recovery import Recovery
-from facade.peers.node.waiting import Policy, Wait
+from facade.peers.node.round_pulls import BehindError, Demand, Pull, PullEnd, RoundPulls, ShutOutError
+from facade.peers.node.waiting import Wait
 from facade.peers.protocol.headers import Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.transport import PeerLinks, UnreachableError
-from facade.peers.protocol.wire import MessageForm, Origin
+from facade.peers.protocol.wire import Origin
 from facade.peers.trust.membership import Membership
 
 SMALLEST_CHUNK, FIRST_CHUNK = 1 << 15, 1 << 18
@@ -27,109 +26,6 @@ MOST_CALLS = 16
 """Calls under way at a time, to peers that answer."""
 _CALL_SECONDS = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
-
-
-class BehindError(Exception):
-    """Peers no longer keep the round that this node is in; `round` is where they are."""
-
-    def __init__(self, round: int) -> None:
-        super().__init__(f"others are in round {round}")
-        self.round = round
-
-
-class ShutOutError(Exception):
-    """None of several members that were asked admits this node any more."""
-
-
-class Refuse(Protocol):
-    """The algorithm's own check: why a message is unusable, or None."""
-
-    def __call__(self, message: Any) -> str | None: ...
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What a round needs."""
-
-    round: int
-    senders: list[int]
-    form: MessageForm
-    refuse: Refuse
-    last: int
-    """The last round that has an exchange."""
-    policy: Policy
-    """How long to wait."""
-    final: bool = False
-
-
-@dataclass
-class _Pull:
-    """One peer's message, as far as it has come."""
-
-    peer: int
-    stop: threading.Event
-    content: bytearray = field(default_factory=bytearray)
-    announced: tuple[int, bytes] | None = None
-    chunk: int = FIRST_CHUNK
-    retries: int = 0
-    tried: bool = False
-    """Whether a call has brought an answer, or none."""
-    answered: bool = False
-    refused: Reason = Reason.NONE
-    """Why the peer refused the last call that it refused."""
-
-
-@dataclass(frozen=True)
-class _PullEnd:
-    """How a pull ended."""
-
-    pull: _Pull
-    message: Any = None
-    refusal: RefusedError | None = None
-    behind: int | None = None
-
-
-@dataclass
-class _Round:
-    """A round's pulling under way."""
-
-    membership: Membership
-    own: int
-    demand: Demand
-    wait: Wait
-    pulls: dict[int, _Pull] = field(default_factory=dict)
-    """By the sender's number."""
-    ends: queue.SimpleQueue[_PullEnd] = field(default_factory=queue.SimpleQueue)
-    room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_CALLS))
-    heard: dict[int, Any] = field(default_factory=dict)
-    """Messages by the sender's number."""
-    behind: list[int] = field(default_factory=list)
-    """The rounds of those who no longer keep this one."""
-    denied: set[str] = field(default_factory=set)
-    """Those who do not admit this node."""
-
-    def id(self, peer: int) -> str:
-        """A member's id."""
-        return self.membership.members[peer].id
-
-    def origin(self, peer: int) -> Origin:
-        """Where a member's message of this round comes from."""
-        return Origin(self.membership.digest, peer, self.demand.round)
-
-    def note_progress(self) -> None:
-        """Say in the wait how far the pulls are."""
-        self.wait.answered = {self.id(peer) for peer, pull in self.pulls.items() if pull.answered}
-        self.wait.sending = {self.id(peer) for peer, pull in self.pulls.items() if pull.content}
-
-    def all_tried(self) -> bool:
-        """Whether everybody outstanding has had the time of a call to answer."""
-        return all(pull.tried for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
-
-    def check_not_behind(self) -> None:
-        """BehindError if more peers have left the round than offer it, or answer and have not gone on."""
-        here = sum(pull.answered for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
-        if len(self.behind) > len(self.heard) + here:
-            raise BehindError(statistics.median_low(self.behind))
 
 
 class Puller:
@@ -151,9 +47,10 @@ class Puller:
         of them alone must not make this node leave out its training."""
         stop = threading.Event()
         ids = {peer: membership.members[peer].id for peer in demand.senders}
-        round = _Round(membership, own, demand, Wait(time.monotonic(), set(ids.values()), demand.final))
+        wait = Wait(time.monotonic(), set(ids.values()), demand.final)
+        round = RoundPulls(membership, own, demand, wait, threading.Semaphore(MOST_CALLS))
         for peer, id in ids.items():
-            round.pulls[peer] = pull = _Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK))
+            round.pulls[peer] = pull = Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK))
             name = f"facade-pull-{peer}"
             threading.Thread(target=self._pull_one, args=(round, pull), name=name, daemon=True).start()
         try:
@@ -166,7 +63,7 @@ class Puller:
         self._record(round)
         return round.heard
 
-    def _await(self, round: _Round) -> None:
+    def _await(self, round: RoundPulls) -> None:
         """Take what comes until all have come or the policy says to go on."""
         demand, wait = round.demand, round.wait
         while wait.outstanding:
@@ -187,7 +84,7 @@ class Puller:
         if len(round.denied) == len(demand.senders) and self._is_shut_out(round):
             raise ShutOutError
 
-    def _take_end(self, round: _Round, end: _PullEnd) -> None:
+    def _take_end(self, round: RoundPulls, end: PullEnd) -> None:
         """Count how one pull ended."""
         peer, id, now = end.pull.peer, round.id(end.pull.peer), round.demand.round
         journal = self._records.journal
@@ -207,7 +104,7 @@ class Puller:
             journal.write("heard", round=now, epoch=round.membership.epoch, peer=id, sha256=digest)
             round.wait.came(id, time.monotonic())
 
-    def _is_shut_out(self, round: _Round) -> bool:
+    def _is_shut_out(self, round: RoundPulls) -> bool:
         """Whether this node is no member to the others: none of those it wanted to hear admits it. One alone may be
         wrong, so where that is all, the other members are asked: one more must deny this node, and none admit it."""
         enough = min(2, round.membership.n - 1)
@@ -235,7 +132,7 @@ class Puller:
         self._records.metrics.rejected.labels(word).inc()
         self._records.journal.refused(id, word, details=refusal.details, side="payload", round=round)
 
-    def _note_refused(self, round: _Round, pull: _Pull, reply: Reply) -> None:
+    def _note_refused(self, round: RoundPulls, pull: Pull, reply: Reply) -> None:
         """Say in the log that a peer refuses this node's calls, once for a reason."""
         pull.retries += 1
         if reply.reason is not pull.refused:
@@ -244,7 +141,7 @@ class Puller:
             self._records.journal.refused(id, reply.reason.word, **facts)
         pull.refused = reply.reason
 
-    def _record(self, round: _Round) -> None:
+    def _record(self, round: RoundPulls) -> None:
         """Enter a round that is over into the ledger and the metrics."""
         size, wait, metrics = round.demand.form.size, round.wait, self._records.metrics
         for peer, pull in round.pulls.items():
@@ -264,21 +161,21 @@ class Puller:
             self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
         metrics.heard.set(len(wait.heard))
 
-    def _pull_one(self, round: _Round, pull: _Pull) -> None:
+    def _pull_one(self, round: RoundPulls, pull: Pull) -> None:
         """In a thread of its own: fetch, check, say how it ended."""
         try:
             content = self._fetch(round, pull)
             if content is None:
                 return
             message = self.accept(round.origin(pull.peer), round.demand, content)
-            round.ends.put(_PullEnd(pull, message))
+            round.ends.put(PullEnd(pull, message))
         except RefusedError as refusal:
-            round.ends.put(_PullEnd(pull, refusal=refusal))
+            round.ends.put(PullEnd(pull, refusal=refusal))
         except BehindError as behind:
-            round.ends.put(_PullEnd(pull, behind=behind.round))
+            round.ends.put(PullEnd(pull, behind=behind.round))
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
             unusable = RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")
-            round.ends.put(_PullEnd(pull, refusal=unusable))
+            round.ends.put(PullEnd(pull, refusal=unusable))
 
     def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
@@ -292,7 +189,7 @@ class Puller:
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(self, round: _Round, pull: _Pull) -> tuple[bytes, bytes] | None:
+    def _fetch(self, round: RoundPulls, pull: Pull) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
         membership, demand, pause = round.membership, round.demand, _SHORTEST_PAUSE
         while not pull.stop.is_set():
@@ -316,7 +213,7 @@ class Puller:
             if reply.status is Status.GONE:
                 raise BehindError(_beyond(demand, reply.round))
             if reply.status is Status.HERE:
-                add_chunk(pull, reply, demand.form.size, length)
+                pull.add(reply, demand.form.size, length)
                 if len(reply.chunk) == length:  # the rest of a message says little of the connection
                     pull.chunk = min(next_chunk(length, seconds), membership.limits.chunk)
                 pause = _SHORTEST_PAUSE
@@ -330,7 +227,7 @@ class Puller:
         return None
 
 
-def _note_unreachable(pull: _Pull, error: UnreachableError) -> None:
+def _note_unreachable(pull: Pull, error: UnreachableError) -> None:
     """A call brought nothing: the next one asks for less. RefusedError where this node is not admitted."""
     pull.tried = True
     if error.denied:
@@ -344,19 +241,6 @@ def _beyond(demand: Demand, there: int) -> int:
     if min(there, demand.last) <= demand.round:
         raise RefusedError(Reason.MALFORMED_REPLY, f"round {demand.round} is gone, says a peer in round {there}")
     return min(there, demand.last)
-
-
-def add_chunk(pull: _Pull, reply: Reply, size: int, length: int) -> None:
-    """Add a chunk to what has come; RefusedError if it does not belong there."""
-    if reply.total != size:
-        raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
-    if pull.announced not in (None, (reply.total, reply.digest)):
-        raise RefusedError(Reason.EQUIVOCATION, "the digest changed between two chunks")
-    asked = min(length, size - len(pull.content))
-    if len(reply.chunk) != asked:  # a byte at a time, a peer could keep this node busy for ever
-        raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {asked} were asked for")
-    pull.announced = reply.total, reply.digest
-    pull.content += reply.chunk
 
 
 def next_chunk(length: int, seconds: float) -> int:

@@ -142,12 +142,13 @@ def check_playable(site: Site, membership: Membership) -> None:
     from facade.experiment import setup
     from facade.learning.learner import Inputs
 
-    experiment, look = _experiment(site, membership), membership.schema_
+    experiment, schema = _experiment(site, membership), membership.schema_
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the list is played by
+            inputs = Inputs(tuple(schema.shape), schema.mean, schema.std)
             algorithm, _ = setup.planned(experiment, membership.founding_size)
-            setup.learner_of(experiment, algorithm, Inputs(tuple(look.shape), look.mean, look.std), look.classes)
+            setup.learner_of(experiment, algorithm, inputs, schema.classes)
     except FacadeError:
         raise
     except Exception as error:  # of a user's own model, say
@@ -223,8 +224,8 @@ def _federation(site: Site, membership: Membership, experiment: Experiment, numb
             )
         described = f"{experiment.seed} {experiment.data.model_dump_json()}"
         whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
-        look = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
-        if look != membership.schema_:
+        schema = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
+        if schema != membership.schema_:
             raise ExperimentError("the data of this site are not what the membership list describes (schema)")
         rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
         return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
