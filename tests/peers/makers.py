@@ -94,11 +94,11 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
     )
 
 
-def real_node(home, **told):
+def real_node(home):
     """The site of a directory, with real connections; other sites may share its port."""
     site = Site.load(home)
     own = Credentials(site.tls_key, site.certificate)
-    return Node(site, GrpcTransport(own, site.settings.address, shared_port=True), **told)
+    return Node(site, GrpcTransport(own, site.settings.address, shared_port=True))
 
 
 KILLED_FILES = (

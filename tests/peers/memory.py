@@ -2,7 +2,6 @@
 replies, and all checks but those of TLS itself, are the same as between real sites."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -19,17 +18,11 @@ class MemoryNetwork:
 
     def __init__(self):
         self.gates = {}
-        self.unreachable = set()
-        """The ids of sites that nobody reaches."""
 
-    def transport(self, site):
-        """What connects a site with the others."""
-        return _MemoryTransport(self, site)
-
-    def node(self, home, **told):
+    def node(self, home):
         """The site of a directory, open to calls."""
         site = Site.load(home)
-        return Node(site, self.transport(site), **told)
+        return Node(site, _MemoryTransport(self, site))
 
 
 @dataclass(frozen=True)
@@ -75,17 +68,14 @@ class _MemoryLink:
     id: str
 
     def call(self, request, seconds):
-        network = self.links.network
-        gate, shown = network.gates.get(self.id, (None, ""))
-        if gate is None or self.id in network.unreachable or shown not in self.links.certificates(self.id):
+        gate, shown = self.links.network.gates.get(self.id, (None, ""))
+        if gate is None or shown not in self.links.certificates(self.id):
             raise UnreachableError("UNAVAILABLE")
         try:
             caller = gate.admit(identity.fingerprint(self.links.own))
         except RefusedError as refusal:
             gate.refuse("?", refusal)
             raise UnreachableError(f"PERMISSION_DENIED: {refusal.reason.word}", denied=True) from None
-        if caller in network.unreachable:
-            raise UnreachableError("UNAVAILABLE")
         if not gate.take_place(caller):
             return Reply.parse(gate.refusal(caller, RefusedError(Reason.BUSY)).packed())
         try:
@@ -97,13 +87,13 @@ class _MemoryLink:
 
 
 @contextmanager
-def opened(homes, **told):
+def opened(homes):
     """The nodes of several sites, connected in memory, by id."""
     network = MemoryNetwork()
     with ExitStack() as stack:
         nodes = {}
         for home in homes:
-            nodes[home.name] = network.node(home, **told)
+            nodes[home.name] = network.node(home)
             stack.callback(nodes[home.name].close)
         yield nodes
 
@@ -111,9 +101,8 @@ def opened(homes, **told):
 def run_all(nodes):
     """Run nodes side by side to their ends, each in a thread of its own; what each came to, by id: an outcome, or the
     error that it ended with."""
-    with ThreadPoolExecutor(len(nodes), "site") as pool:
-        futures = {id: pool.submit(node.run) for id, node in nodes.items()}
-        return {id: future.exception() or future.result() for id, future in futures.items()}
+    ends = {id: run_aside(node) for id, node in nodes.items()}
+    return {id: end() for id, end in ends.items()}
 
 
 def run_aside(node):

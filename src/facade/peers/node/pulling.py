@@ -48,75 +48,75 @@ class Puller:
         stop = threading.Event()
         ids = {peer: membership.members[peer].id for peer in demand.senders}
         wait = Wait(time.monotonic(), set(ids.values()), demand.final)
-        round = RoundPulls(membership, own, demand, wait, threading.Semaphore(MOST_CALLS))
+        pulls = RoundPulls(membership, own, demand, wait, threading.Semaphore(MOST_CALLS))
         for peer, id in ids.items():
-            round.pulls[peer] = pull = Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK))
+            pulls.by_sender[peer] = pull = Pull(peer, stop, chunk=self._chunks.get(id, FIRST_CHUNK))
             name = f"facade-pull-{peer}"
-            threading.Thread(target=self._pull_one, args=(round, pull), name=name, daemon=True).start()
+            threading.Thread(target=self._pull_one, args=(pulls, pull), name=name, daemon=True).start()
         try:
-            self._await(round)
+            self._await(pulls)
         finally:
             stop.set()
-        round.note_progress()
-        self._note_missed(demand, round.wait)
-        demand.policy.learn(round.wait)
-        self._record(round)
-        return round.heard
+        pulls.note_progress()
+        self._note_missed(demand, pulls.wait)
+        demand.policy.learn(pulls.wait)
+        self._record(pulls)
+        return pulls.heard
 
-    def _await(self, round: RoundPulls) -> None:
+    def _await(self, pulls: RoundPulls) -> None:
         """Take what comes until all have come or the policy says to go on."""
-        demand, wait = round.demand, round.wait
+        demand, wait = pulls.demand, pulls.wait
         while wait.outstanding:
-            round.note_progress()
+            pulls.note_progress()
             left = demand.policy.until(wait) - time.monotonic()
             # Nobody is outvoted unasked: before a jump, who has not had the time to answer is given that of a call.
-            if left <= 0 and (round.all_tried() or len(round.behind) <= len(round.heard)):
+            if left <= 0 and (pulls.all_tried() or len(pulls.behind) <= len(pulls.heard)):
                 break
             try:
-                end = round.ends.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
+                end = pulls.ends.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
             except queue.Empty:
                 self._watch(demand.round)
                 continue
-            self._take_end(round, end)
-            if len(round.behind) > len(round.heard) + len(wait.outstanding):  # the missing can change nothing
+            self._take_end(pulls, end)
+            if len(pulls.behind) > len(pulls.heard) + len(wait.outstanding):  # the missing can change nothing
                 break
-        round.check_not_behind()
-        if len(round.denied) == len(demand.senders) and self._is_shut_out(round):
+        pulls.check_not_behind()
+        if len(pulls.denied) == len(demand.senders) and self._is_shut_out(pulls):
             raise ShutOutError
 
-    def _take_end(self, round: RoundPulls, end: PullEnd) -> None:
+    def _take_end(self, pulls: RoundPulls, end: PullEnd) -> None:
         """Count how one pull ended."""
-        peer, id, now = end.pull.peer, round.id(end.pull.peer), round.demand.round
+        peer, id, round = end.pull.peer, pulls.id(end.pull.peer), pulls.demand.round
         journal = self._records.journal
         if end.behind is not None:
-            round.behind.append(end.behind)
+            pulls.behind.append(end.behind)
             self._records.ledger.of(id).gone += 1
-            journal.write("gone", round=now, peer=id, there=end.behind)
-            round.wait.lose(id, time.monotonic())
+            journal.write("gone", round=round, peer=id, there=end.behind)
+            pulls.wait.lose(id, time.monotonic())
         elif end.refusal is not None:
-            self._refused(id, now, end.refusal)
+            self._refused(id, round, end.refusal)
             if end.refusal.reason is Reason.NOT_ADMITTED:
-                round.denied.add(id)
-            round.wait.lose(id, time.monotonic())
+                pulls.denied.add(id)
+            pulls.wait.lose(id, time.monotonic())
         else:
-            round.heard[peer] = end.message
-            digest = self._recovery.note_heard(round.origin(peer))
-            journal.write("heard", round=now, epoch=round.membership.epoch, peer=id, sha256=digest)
-            round.wait.came(id, time.monotonic())
+            pulls.heard[peer] = end.message
+            digest = self._recovery.note_heard(pulls.origin(peer))
+            journal.write("heard", round=round, epoch=pulls.membership.epoch, peer=id, sha256=digest)
+            pulls.wait.came(id, time.monotonic())
 
-    def _is_shut_out(self, round: RoundPulls) -> bool:
+    def _is_shut_out(self, pulls: RoundPulls) -> bool:
         """Whether this node is no member to the others: none of those it wanted to hear admits it. One alone may be
         wrong, so where that is all, the other members are asked: one more must deny this node, and none admit it."""
-        enough = min(2, round.membership.n - 1)
-        if len(round.denied) >= enough:
+        enough = min(2, pulls.membership.n - 1)
+        if len(pulls.denied) >= enough:
             return True
-        calls = MemberCalls(self._links, round.membership, round.id(round.own))
-        rest = [member for member in calls.others if member.id not in round.denied]
-        answers = calls.ask_each(rest, Kind.PROBE, round.demand.round).values()
+        calls = MemberCalls(self._links, pulls.membership, pulls.id(pulls.own))
+        rest = [member for member in calls.others if member.id not in pulls.denied]
+        answers = calls.ask_each(rest, Kind.PROBE, pulls.demand.round).values()
         if any(isinstance(answer, Reply) for answer in answers):
             return False
         denials = sum(isinstance(answer, UnreachableError) and answer.denied for answer in answers)
-        return len(round.denied) + denials >= enough
+        return len(pulls.denied) + denials >= enough
 
     def _note_missed(self, demand: Demand, wait: Wait) -> None:
         """Say in the log who did not come, and how long they were waited for when all others had."""
@@ -132,20 +132,20 @@ class Puller:
         self._records.metrics.rejected.labels(word).inc()
         self._records.journal.refused(id, word, details=refusal.details, side="payload", round=round)
 
-    def _note_refused(self, round: RoundPulls, pull: Pull, reply: Reply) -> None:
+    def _note_refused(self, pulls: RoundPulls, pull: Pull, reply: Reply) -> None:
         """Say in the log that a peer refuses this node's calls, once for a reason."""
         pull.retries += 1
         if reply.reason is not pull.refused:
-            id, why = round.id(pull.peer), reply.why(round.membership.digest)
-            facts = {"details": why, "side": "callee", "round": round.demand.round}
+            id, why = pulls.id(pull.peer), reply.why(pulls.membership.digest)
+            facts = {"details": why, "side": "callee", "round": pulls.demand.round}
             self._records.journal.refused(id, reply.reason.word, **facts)
         pull.refused = reply.reason
 
-    def _record(self, round: RoundPulls) -> None:
+    def _record(self, pulls: RoundPulls) -> None:
         """Enter a round that is over into the ledger and the metrics."""
-        size, wait, metrics = round.demand.form.size, round.wait, self._records.metrics
-        for peer, pull in round.pulls.items():
-            id = round.id(peer)
+        size, wait, metrics = pulls.demand.form.size, pulls.wait, self._records.metrics
+        for peer, pull in pulls.by_sender.items():
+            id = pulls.id(peer)
             entry = self._records.ledger.of(id)
             entry.retries += pull.retries
             metrics.retries.inc(pull.retries)
@@ -161,21 +161,21 @@ class Puller:
             self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
         metrics.heard.set(len(wait.heard))
 
-    def _pull_one(self, round: RoundPulls, pull: Pull) -> None:
+    def _pull_one(self, pulls: RoundPulls, pull: Pull) -> None:
         """In a thread of its own: fetch, check, say how it ended."""
         try:
-            content = self._fetch(round, pull)
+            content = self._fetch(pulls, pull)
             if content is None:
                 return
-            message = self.accept(round.origin(pull.peer), round.demand, content)
-            round.ends.put(PullEnd(pull, message))
+            message = self.accept(pulls.origin(pull.peer), pulls.demand, content)
+            pulls.ends.put(PullEnd(pull, message))
         except RefusedError as refusal:
-            round.ends.put(PullEnd(pull, refusal=refusal))
+            pulls.ends.put(PullEnd(pull, refusal=refusal))
         except BehindError as behind:
-            round.ends.put(PullEnd(pull, behind=behind.round))
+            pulls.ends.put(PullEnd(pull, behind=behind.round))
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
             unusable = RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")
-            round.ends.put(PullEnd(pull, refusal=unusable))
+            pulls.ends.put(PullEnd(pull, refusal=unusable))
 
     def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
@@ -189,16 +189,16 @@ class Puller:
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(self, round: RoundPulls, pull: Pull) -> tuple[bytes, bytes] | None:
+    def _fetch(self, pulls: RoundPulls, pull: Pull) -> tuple[bytes, bytes] | None:
         """(bytes, digest) of a whole message; None if the wait was over before."""
-        membership, demand, pause = round.membership, round.demand, _SHORTEST_PAUSE
+        membership, demand, pause = pulls.membership, pulls.demand, _SHORTEST_PAUSE
         while not pull.stop.is_set():
             length = min(pull.chunk, membership.limits.chunk)
-            request = Request(Kind.PULL, membership.digest, round.own, demand.round, len(pull.content), length)
+            request = Request(Kind.PULL, membership.digest, pulls.own, demand.round, len(pull.content), length)
             try:
                 # Late peers must not keep others waiting: between two calls those have their turn, and one who
                 # has not answered yet, and may be dead, takes no place.
-                with round.room if pull.answered else contextlib.nullcontext():
+                with pulls.room if pull.answered else contextlib.nullcontext():
                     if pull.stop.is_set():
                         return None
                     began = time.monotonic()
@@ -221,7 +221,7 @@ class Puller:
                     return bytes(pull.content), reply.digest
                 continue
             if reply.status is Status.REFUSED:
-                self._note_refused(round, pull, reply)
+                self._note_refused(pulls, pull, reply)
             soon = reply.status is Status.NOT_YET and demand.round <= reply.round + 1  # it held the call for a while
             pull.stop.wait(_SHORTEST_PAUSE if soon else _LONGEST_PAUSE)
         return None

@@ -98,7 +98,7 @@ class RoundPulls:
     wait: Wait
     room: threading.Semaphore
     """For calls under way at a time, to peers that answer."""
-    pulls: dict[int, Pull] = field(default_factory=dict)
+    by_sender: dict[int, Pull] = field(default_factory=dict)
     """By the sender's number."""
     ends: queue.SimpleQueue[PullEnd] = field(default_factory=queue.SimpleQueue)
     heard: dict[int, Any] = field(default_factory=dict)
@@ -118,15 +118,15 @@ class RoundPulls:
 
     def note_progress(self) -> None:
         """Say in the wait how far the pulls are."""
-        self.wait.answered = {self.id(peer) for peer, pull in self.pulls.items() if pull.answered}
-        self.wait.sending = {self.id(peer) for peer, pull in self.pulls.items() if pull.content}
+        self.wait.answered = {self.id(peer) for peer, pull in self.by_sender.items() if pull.answered}
+        self.wait.sending = {self.id(peer) for peer, pull in self.by_sender.items() if pull.content}
 
     def all_tried(self) -> bool:
         """Whether everybody outstanding has had the time of a call to answer."""
-        return all(pull.tried for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
+        return all(pull.tried for peer, pull in self.by_sender.items() if self.id(peer) in self.wait.outstanding)
 
     def check_not_behind(self) -> None:
         """BehindError if more peers have left the round than offer it, or answer and have not gone on."""
-        here = sum(pull.answered for peer, pull in self.pulls.items() if self.id(peer) in self.wait.outstanding)
+        here = sum(pull.answered for peer, pull in self.by_sender.items() if self.id(peer) in self.wait.outstanding)
         if len(self.behind) > len(self.heard) + here:
             raise BehindError(statistics.median_low(self.behind))
