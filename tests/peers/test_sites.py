@@ -80,7 +80,7 @@ def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(com
     assert (ended.code, load(tmp_path / "next.json", [public]).n) == (0, 2)
     own_data(tmp_path / "own.npz", ["well", "dead"], 1)
     ended = command("node", "doctor", "--home", home)
-    assert "does not know: dead" in ended.out.replace("\n", " ")
+    assert "knows no class 'dead'" in ended.out.replace("\n", " ")
 
 
 def test_a_network_on_this_machine_prints_the_table_and_ends_with_json(command, tmp_path):
