@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from facade.peers.local_network import Processes
+from facade.testing import contract
 from peers.makers import kept_ports
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +37,27 @@ def test_federations_are_made_in_python_as_the_page_on_data_says(capsys):
     assert names["federation"].n == 5
     assert names["result"].experiment.training.rounds == 40
     assert "[0." in capsys.readouterr().out
+
+
+def test_an_own_algorithm_is_tested_as_the_page_on_algorithms_says(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    names = {}
+    exec(blocks("docs/algorithms.md", "python")[-1], names)
+    names["test_quick_mean_keeps_the_contract"](contract.check_message_schema)
+
+
+def test_the_way_through_the_code_has_at_most_twelve_files_and_all_exist():
+    page = (ROOT / "docs/design.md").read_text()
+    way = page[page.index("## The way through the code") : page.index("## The way of a message")]
+    files = re.findall(r"^\d+\. `([^`]+)`", way, re.MULTILINE)
+    assert 8 <= len(files) <= 12
+    assert all((ROOT / "src/facade" / file).is_file() for file in files)
+
+
+def test_the_readme_names_every_package():
+    readme = (ROOT / "README.md").read_text()
+    packages = [path.parent.name for path in (ROOT / "src/facade").glob("*/__init__.py")]
+    assert [name for name in packages if not re.search(rf"(── |; ){name}/", readme)] == []
 
 
 @pytest.mark.parametrize(
