@@ -55,10 +55,10 @@ def need(extra: str, what: str, *modules: str) -> None:
 def first_mistake(error: ValidationError, known: Iterable[str] = ()) -> str:
     """What pydantic found wrong first; `known` are the keys that there are."""
     first = error.errors()[0]
-    where, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    where, sentence = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return str(unknown("key", where, known))
-    return f"{where}: {said}" if where else said
+    return f"{where}: {sentence}" if where else sentence
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> ExperimentError:

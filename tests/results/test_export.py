@@ -135,8 +135,8 @@ def test_an_onnx_model_that_answers_otherwise_is_left_out(runs, tmp_path, monkey
         return exporter(other, *given, **options)
 
     monkeypatch.setattr(torch.onnx, "export", wrong)
-    parcel = export(runs / "mlp", tmp_path / "model", node=0)
-    assert parcel.left_out == {"model.onnx": "the ONNX model does not compute what the run's model computes"}
+    written = export(runs / "mlp", tmp_path / "model", node=0)
+    assert written.left_out == {"model.onnx": "the ONNX model does not compute what the run's model computes"}
     assert not (tmp_path / "model" / "model.onnx").exists()
     assert "does not compute" in (tmp_path / "model" / "README.md").read_text()
 
