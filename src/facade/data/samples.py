@@ -73,6 +73,15 @@ class Holdings:
             return Labelled(held.x.unsqueeze(0), held.y.unsqueeze(0))
         return self.samples[torch.from_numpy(rows).unsqueeze(0)]
 
+    def log_shares(self, which: slice, classes: int) -> Tensor:
+        """[b, classes] float64: the logarithm of each class's share of a node's rows, relative to that of its most
+        frequent class: 0 for that one, and for all where they are equally frequent. Half a row is added to every
+        count, so that no class is impossible."""
+        labels = self.samples.y.numpy()
+        counts = np.stack([np.bincount(labels[rows], minlength=classes) for rows in self.rows[which]])
+        logs = np.log(counts + 0.5)
+        return torch.from_numpy(logs - logs.max(1, keepdims=True))
+
     def draw(self, seed: int, purpose: str, round: int, which: slice, count: int) -> Labelled:
         """x [b, count, ...] and y [b, count] of the nodes in rows `which`: `count` samples each,
         addressed by (seed, purpose, round, node)."""
@@ -105,6 +114,10 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.data.nodes)
+
+    def log_shares(self, block: slice, classes: int) -> Tensor:
+        """[b, classes] float64: how frequent classes are at each node of a block, as `Holdings.log_shares` says."""
+        return self.data.log_shares(block, classes)
 
     def of(self, block: slice) -> Labelled:
         """x [b, count, ...] and y [b, count] of a block of hosted nodes."""

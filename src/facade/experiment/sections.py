@@ -94,6 +94,8 @@ class TrainingSection(Section):
     """What a drop multiplies the learning rate by."""
     init: Literal["common", "per-node"] = "common"
     """Whether all nodes begin with the same weights."""
+    loss: Literal["plain", "balanced"] = "plain"
+    """Cross-entropy, or that without what a node's label shares alone explain (balanced softmax)."""
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:

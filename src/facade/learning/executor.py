@@ -34,6 +34,8 @@ class Batches:
     """[b] ids, to address what is random inside the model."""
     only: ModelPart | None = None
     """The part to train; None trains both. A frozen part runs in evaluation mode."""
+    log_shares: Tensor | None = None
+    """[b, classes] added to the outputs before the loss; None: the loss is that of the outputs as they are."""
 
 
 class Executor(ABC):
@@ -56,11 +58,14 @@ class Executor(ABC):
         """Train [b, ...] params and memory in place; the mean loss over the steps, [b]."""
 
     @abstractmethod
-    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
-        """Mean loss [b] of model i on its stored samples x [b, m, ...], in evaluation mode."""
+    def losses(self, params: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None) -> Tensor:
+        """Mean loss [b] of model i on its stored samples x [b, m, ...], in evaluation mode; `log_shares` as in
+        `Batches`."""
 
     @abstractmethod
-    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+    def head_losses(
+        self, core: Params, heads: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None
+    ) -> Tensor:
         """Mean loss [b, k] of every head [b, k, ...] on top of its node's core. Heads go one by one
         through the same operation, so equal heads get equal losses."""
 

@@ -64,6 +64,21 @@ class Fitted(NamedTuple):
     """[S] mean training loss over the steps."""
 
 
+class Features(NamedTuple):
+    """What one node's head sees of all the node's samples."""
+
+    z: Tensor
+    """[m, values]"""
+    y: Tensor
+    """[m] classes."""
+    log_shares: Tensor | None
+    """[classes] added to the outputs before the loss."""
+
+    def adjusted(self, logits: Tensor) -> Tensor:
+        """Outputs [..., classes] with what is added to them before the loss."""
+        return logits if self.log_shares is None else logits + self.log_shares
+
+
 class Examined(NamedTuple):
     """The outcome of an evaluation: all metrics follow from the confusion matrices."""
 
@@ -81,6 +96,8 @@ class Training:
     batch: int
     optimiser: Optimiser
     init: Literal["common", "per-node"] = "common"
+    loss: Literal["plain", "balanced"] = "plain"
+    """Cross-entropy, or that without what a node's label shares alone explain (balanced softmax)."""
 
     @property
     def samples(self) -> int:
@@ -196,7 +213,8 @@ class Learner:
             x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
-            batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only)
+            shares = self._log_shares(samples, block)
+            batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only, shares)
             return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
 
         with self.stopwatch.phase("train"):
@@ -209,21 +227,22 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
+            shares = self._log_shares(samples, block)
             return self.executor.head_losses(
-                tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device)
+                tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device), shares
             )
 
         with self.stopwatch.phase("choose"):
             return torch.cat(self._map(_without_gradients(task), self._blocks_of(samples)))
 
-    def with_features(self, core: Params, samples: Samples, work: Callable[[int, Tensor, Tensor], R]) -> list[R]:
-        """What `work` makes, node by node, of (row, z, y): z [m, values] is what the node's head sees of all its
-        samples, y [m] their classes. Only for heads of one linear layer."""
+    def with_features(self, core: Params, samples: Samples, work: Callable[[int, Features], R]) -> list[R]:
+        """What `work` makes, node by node, of (row, features). Only for heads of one linear layer."""
 
         def task(block: slice) -> R:
             drawn = samples.of(block)
             z = self.executor.features(tree.rows(core, block), drawn.x)[0].cpu()
-            return work(block.start, z, drawn.y[0])
+            shares = self._log_shares(samples, block)
+            return work(block.start, Features(z, drawn.y[0], None if shares is None else shares[0].cpu()))
 
         with self.stopwatch.phase("seed"):
             return self._map(_without_gradients(task), self._blocks_of(samples))
@@ -233,8 +252,10 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             rows = receiver[block]
-            drawn = samples.of(slice(int(rows[0]), int(rows[-1]) + 1))[rows - rows[0]]
-            return self.executor.losses(tree.rows(models, model[block]), drawn.x, drawn.y.to(self.device))
+            nodes = slice(int(rows[0]), int(rows[-1]) + 1)
+            drawn, shares = samples.of(nodes)[rows - rows[0]], self._log_shares(samples, nodes)
+            shares = shares if shares is None else shares[rows - rows[0]]
+            return self.executor.losses(tree.rows(models, model[block]), drawn.x, drawn.y.to(self.device), shares)
 
         with self.stopwatch.phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)
@@ -263,6 +284,12 @@ class Learner:
         ]
         examined: Examined = tree.concat(self._map(_without_gradients(task), work))
         return tree.rows(examined, torch.argsort(torch.cat(of_test)))
+
+    def _log_shares(self, samples: Samples, block: slice) -> Tensor | None:
+        """[b, classes] what the loss takes out of the outputs of a block of nodes."""
+        if self.training.loss == "plain":
+            return None
+        return samples.log_shares(block, self.outputs).to(self.device, self.dtype)
 
     def _blocks_of(self, samples: Samples) -> list[slice]:
         """Blocks of nodes; of one node where nodes have unequal numbers of samples."""

@@ -59,7 +59,7 @@ class Looped(Executor):
             x, y = _channels_last(batches.x[0, step]), batches.y[0, step]
             with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
                 logits = self._forward(module, x, batches.only)
-            loss = functional.cross_entropy(logits.to(x.dtype), y)
+            loss = _loss(logits.to(x.dtype), y, batches.log_shares)
             gradients_of_all = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
             gradients = {name: g for name, g in zip(trained, gradients_of_all, strict=True) if g is not None}
             with torch.no_grad():
@@ -70,17 +70,19 @@ class Looped(Executor):
             copy_weights(kept, remembered[slot])
         return torch.stack(losses).mean().view(1).cpu()
 
-    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
+    def losses(self, params: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None) -> Tensor:
         module, _ = self._loaded(tree.rows(params, 0))
-        return functional.cross_entropy(self._through(module.eval(), x[0]), y[0]).view(1).cpu()
+        return _loss(self._through(module.eval(), x[0]), y[0], log_shares).view(1).cpu()
 
-    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+    def head_losses(
+        self, core: Params, heads: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None
+    ) -> Tensor:
         count = next(iter(heads.values())).shape[1]
         each = [tree.map(lambda leaf, j=j: leaf[0, j], heads) for j in range(count)]
         split = self._split
         if split is None:
             whole = [{k: v.unsqueeze(0) for k, v in {**tree.rows(core, 0), **head}.items()} for head in each]
-            return torch.stack([self.losses(model, x, y) for model in whole], 1)
+            return torch.stack([self.losses(model, x, y, log_shares) for model in whole], 1)
         module, tensors = self._loaded({**tree.rows(core, 0), **each[0]})
         module.eval()
         z = self._through(lambda part: split.features(module, part), x[0])
@@ -89,7 +91,7 @@ class Looped(Executor):
             copy_weights(tensors, head)
             with self._precision(z.device):
                 logits = split.head(module, z.clone())  # a head may begin with an activation in place
-            scores.append(functional.cross_entropy(logits.to(z.dtype), y[0]))
+            scores.append(_loss(logits.to(z.dtype), y[0], log_shares))
         return torch.stack(scores).view(1, count).cpu()
 
     def features(self, core: Params, x: Tensor) -> Tensor:
@@ -140,6 +142,11 @@ class Looped(Executor):
         for name, part in module.named_modules():
             if only is not None and under(name, self._prefixes) != (only == "head"):
                 part.training = False
+
+
+def _loss(logits: Tensor, y: Tensor, log_shares: Tensor | None) -> Tensor:
+    """Mean loss of one node's outputs [m, classes], with log_shares [1, classes] added to them if there are any."""
+    return functional.cross_entropy(logits if log_shares is None else logits + log_shares, y)
 
 
 def _channels_last(x: Tensor) -> Tensor:

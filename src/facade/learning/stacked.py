@@ -138,7 +138,7 @@ class Stacked(Executor):
             for layer in self._layers:
                 inputs.append(layer.forward(params, inputs[-1]))
             out = inputs.pop()
-            log_p = out.log_softmax(-1)
+            log_p = _adjusted(out, batches.log_shares).log_softmax(-1)
             y = batches.y[:, step].unsqueeze(-1)
             losses -= log_p.gather(-1, y).sum((1, 2))
             d = log_p.exp_().scatter_add_(-1, y, minus_one).mul_(1 / size)
@@ -159,14 +159,16 @@ class Stacked(Executor):
         keep = {layer.name for layer in trained}
         return {name: g for name, g in gradients.items() if name.rsplit(".", 1)[0] in keep}
 
-    def losses(self, params: Params, x: Tensor, y: Tensor) -> Tensor:
-        return _mean_loss(_chain(self._layers, params, self._prepare(x).flatten(2)), y)
+    def losses(self, params: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None) -> Tensor:
+        return _mean_loss(_adjusted(_chain(self._layers, params, self._prepare(x).flatten(2)), log_shares), y)
 
-    def head_losses(self, core: Params, heads: Params, x: Tensor, y: Tensor) -> Tensor:
+    def head_losses(
+        self, core: Params, heads: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None
+    ) -> Tensor:
         z = _chain(self._core, core, self._prepare(x).flatten(2))
         count = next(iter(heads.values())).shape[1]
         each = [{name: leaf[:, j].contiguous() for name, leaf in heads.items()} for j in range(count)]
-        return torch.stack([_mean_loss(_chain(self._head, head, z), y) for head in each], 1)
+        return torch.stack([_mean_loss(_adjusted(_chain(self._head, head, z), log_shares), y) for head in each], 1)
 
     def features(self, core: Params, x: Tensor) -> Tensor:
         return _chain(self._core, core, self._prepare(x).flatten(2))
@@ -181,6 +183,11 @@ def _chain(layers: list[Layer], params: Params, z: Tensor) -> Tensor:
     for layer in layers:
         z = layer.forward(params, z)
     return z
+
+
+def _adjusted(logits: Tensor, log_shares: Tensor | None) -> Tensor:
+    """Outputs [b, m, classes] with what is added to them before the loss."""
+    return logits if log_shares is None else logits + log_shares.unsqueeze(1)
 
 
 def _mean_loss(logits: Tensor, y: Tensor) -> Tensor:
