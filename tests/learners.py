@@ -41,8 +41,10 @@ def samples(purpose="train", round=0, count=12):
     return Samples(holdings(), 7, purpose, round, count)
 
 
-def learner(factory, *, head=("head",), optimiser=None, init="common", dtype=torch.float64, executor="auto"):
-    training = Training(steps=3, batch=4, optimiser=optimiser or SGD(0.1), init=init)
+def learner(
+    factory, *, head=("head",), optimiser=None, init="common", dtype=torch.float64, executor="auto", loss="plain"
+):
+    training = Training(steps=3, batch=4, optimiser=optimiser or SGD(0.1), init=init, loss=loss)
     return Learner(factory, head, INPUTS, training, dtype=dtype, executor=executor, threads=1)
 
 

@@ -10,6 +10,7 @@ from facade.algorithms.seeding.linear_heads import fitted as fitted_head
 from facade.algorithms.seeding.linear_heads import row_losses
 from facade.core import tree
 from facade.learning import models
+from facade.learning.learner import Features
 from facade.testing.contract import tiny
 from facade.testing.driven import result_of
 
@@ -34,19 +35,22 @@ def test_a_linear_head_whose_features_cannot_be_had_is_fitted_by_training(recwar
         result_of(tiny("facade", uncut, "algorithm.heads=auto", "training.rounds=80"))
 
 
+@pytest.mark.parametrize("shares", [None, torch.tensor([0.0, -2.0], dtype=torch.float64)])
 @pytest.mark.parametrize("scale", [0.0, 0.01, 1.0, 100.0])
-def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_features(scale):
+def test_a_private_head_fits_better_than_the_common_one_whatever_the_scale_of_features(scale, shares):
     draw = torch.Generator().manual_seed(0)
     z = scale * torch.randn(40, 8, generator=draw, dtype=torch.float64)
     y = torch.cat([torch.zeros(36, dtype=torch.int64), torch.ones(4, dtype=torch.int64)])
     common = {"head.weight": torch.zeros(2, 8, dtype=torch.float64), "head.bias": torch.zeros(2, dtype=torch.float64)}
-    fitted = fitted_head(z, y, common, 80)
-    before, after = (row_losses(z, y, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
+    features = Features(z, y, shares)
+    fitted = fitted_head(features, common, 80)
+    before, after = (row_losses(features, tree.map(lambda leaf: leaf[None], head)).mean() for head in (common, fitted))
     assert after < before
 
 
+@pytest.mark.parametrize("shares", [None, torch.tensor([0.0, -2.0, -0.3], dtype=torch.float64)])
 @pytest.mark.parametrize("scale", [0.0, 0.05, 1.0])
-def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale):
+def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale, shares):
     draw = torch.Generator().manual_seed(1)
     y = (torch.arange(60) ** 2) % 3
     z = scale * torch.randn(60, 4, dtype=torch.float64, generator=draw)
@@ -54,7 +58,7 @@ def test_heads_fitted_side_by_side_are_those_fitted_one_by_one(scale):
     head = {"head.weight": weight, "head.bias": torch.zeros(3, dtype=torch.float64)}
     fold = torch.empty_like(y)
     fold[torch.argsort(y, stable=True)] = torch.arange(60) % 5
-    side = linear_heads._fitted_without(z, y, head, fold, 80)
+    side = linear_heads._fitted_without(Features(z, y, shares), head, fold, 80)
     for part in range(5):
-        one = fitted_head(z[fold != part], y[fold != part], head, 80)
+        one = fitted_head(Features(z[fold != part], y[fold != part], shares), head, 80)
         assert all(torch.allclose(side[name][part], leaf, atol=1e-9) for name, leaf in one.items())

@@ -22,6 +22,7 @@ from facade.core.plan import Network
 from facade.core.topology import Regular, Ring, Star, diameter
 from facade.core.turn import Turn
 from facade.experiment.setup import planned, set_up
+from facade.learning.learner import Features
 from facade.runs.result import health_of_heads
 from facade.runtimes.local import among_all
 from facade.testing.contract import tiny
@@ -271,7 +272,7 @@ def test_the_order_of_a_nodes_samples_does_not_decide_what_it_bids(order):
         place = torch.randperm(200, generator=draw)
         z, y = z[place], y[place]
     head = {"head.weight": torch.zeros(10, 10), "head.bias": torch.zeros(10)}
-    bid = linear_heads.excess(z, y, head, tree.map(lambda leaf: leaf.unsqueeze(0), head), 100)
+    bid = linear_heads.excess(Features(z, y, None), head, tree.map(lambda leaf: leaf.unsqueeze(0), head), 100)
     assert bid > 10, "the common head knows nothing, one's own nearly everything"
 
 

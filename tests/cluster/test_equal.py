@@ -31,6 +31,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
         ("model.name=cnn",),
         ("training.momentum=0.9", "training.lr=0.01"),
         ("data.validation=0.2",),
+        ("training.loss=balanced", "data.partition=dirichlet"),
         ("algorithm.all_reduce=false",),
     ],
     ids=lambda settings: settings[0],

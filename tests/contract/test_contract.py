@@ -134,6 +134,23 @@ def test_an_optimiser_that_remembers_keeps_the_contract(name, optimiser):
     checks.check_message_schema(experiment)
 
 
+@every_algorithm
+@pytest.mark.parametrize(
+    "check",
+    [checks.check_shard_invariant, checks.check_thread_independent, checks.check_resumable, checks.check_pure],
+    ids=lambda check: check.__name__,
+)
+def test_a_loss_without_label_shares_keeps_the_contract(name, check):
+    check(tiny(name, "training.loss=balanced", "data.partition=dirichlet", "data.alpha=0.5", *BRIEF))
+
+
+@every_algorithm
+def test_where_labels_are_equally_frequent_a_balanced_loss_changes_no_bit(name):
+    equal = tiny(name, "data.partition=sampled", *BRIEF)  # so many images of every class
+    one, other = (driving.result_of(equal.with_(f"training.loss={loss}")) for loss in ("plain", "balanced"))
+    checks.assert_same(one, other)
+
+
 @pytest.mark.filterwarnings("ignore:network.loss")  # of trouble in which seeds may not be agreed on
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("heads", ["2", "auto"])

@@ -17,7 +17,7 @@ def classes(rows):
     return [np.bincount(LABELS[part], minlength=10) for part in rows]
 
 
-@pytest.mark.parametrize("name", ["stratified", "shuffled", "dirichlet", "shards"])
+@pytest.mark.parametrize("name", ["stratified", "shuffled", "dirichlet", "shards", "uneven"])
 def test_parts_are_disjoint_sorted_and_depend_on_the_seed_alone(name):
     rows = rows_of(name)
     everything = np.concatenate(rows)
@@ -34,6 +34,22 @@ def test_stratified_parts_hold_every_class_alike():
 def test_stratified_refuses_more_nodes_than_images_of_a_class():
     with pytest.raises(ExperimentError, match="101 nodes cannot share 100 images of class 0"):
         rows_of("stratified", nodes=101)
+
+
+def test_uneven_parts_are_stratified_ones_of_which_the_first_keep_few_rows():
+    rows, whole = rows_of("uneven", few_nodes=3, few_rows=6), rows_of("stratified")
+    assert [len(part) for part in rows] == [6] * 3 + [120] * 5
+    assert all(np.isin(few, all_).all() for few, all_ in zip(rows, whole, strict=True))
+    assert len({tuple(np.searchsorted(all_, few)) for few, all_ in zip(rows[:3], whole, strict=False)}) == 3
+
+
+def test_a_node_with_fewer_rows_than_asked_for_keeps_them_all():
+    assert [len(part) for part in rows_of("uneven", few_nodes=2, few_rows=500)] == [120] * 8
+
+
+def test_more_small_nodes_than_nodes_are_refused():
+    with pytest.raises(ExperimentError, match=r"few_nodes = 9 is more than the 8 nodes"):
+        rows_of("uneven", few_nodes=9)
 
 
 def test_shuffled_parts_are_equally_large():

@@ -42,6 +42,7 @@ class World:
         self.batch = experiment.training.batch
         self.lr = experiment.training.lr
         self.init = experiment.training.init
+        self.balanced = experiment.training.loss == "balanced"
         self.network = experiment.network
         self.federation = federation
         self._make = models.factory(experiment.model.name, federation.shape, len(federation.classes))
@@ -71,8 +72,17 @@ class World:
     def _normal(self) -> tuple[list[float], list[float]]:
         return self.federation.mean, self.federation.std
 
-    def loss(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
-        return functional.cross_entropy(functional_call(self._module, model, (x,)), y)
+    def loss(self, model: Model, x: Tensor, y: Tensor, node: int) -> Tensor:
+        return functional.cross_entropy(functional_call(self._module, model, (x,)) + self.log_shares(node), y)
+
+    def log_shares(self, node: int) -> Tensor:
+        """Per class, the logarithm of how frequent it is at a node against the most frequent one, each counted half
+        a row more; zeros where the loss is plain."""
+        if not self.balanced:
+            return torch.zeros(len(self.federation.classes), dtype=torch.float64)
+        labels = self.federation.training.samples.y[torch.from_numpy(self.federation.training.rows[node])].tolist()
+        counts = [labels.count(c) + 0.5 for c in range(len(self.federation.classes))]
+        return torch.tensor([math.log(count / max(counts)) for count in counts], dtype=torch.float64)
 
     def everything(self, node: int) -> tuple[Tensor, Tensor]:
         """All rows of a node."""
@@ -88,7 +98,7 @@ class World:
 
     def mean_loss(self, model: Model, purpose: str, round: int, node: int) -> float:
         with torch.no_grad():
-            return float(self.loss(model, *self.samples(purpose, round, node, self.steps * self.batch)))
+            return float(self.loss(model, *self.samples(purpose, round, node, self.steps * self.batch), node))
 
     def trained(
         self, model: Model, purpose: str, round: int, node: int, steps: int, names: set[str] | None = None
@@ -97,7 +107,7 @@ class World:
         for step in range(steps):
             part = slice(step * self.batch, (step + 1) * self.batch)
             weights = {name: w.clone().requires_grad_() for name, w in model.items()}
-            self.loss(weights, x[part], y[part]).backward()
+            self.loss(weights, x[part], y[part], node).backward()
             model = {
                 name: w.detach() - self.lr * w.grad if names is None or name in names else w.detach()
                 for name, w in weights.items()
@@ -434,23 +444,23 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
 
 def _loss_on_everything(world: World, i: int, model: Model) -> float:
     with torch.no_grad():
-        return float(world.loss(model, *world.everything(i)))
+        return float(world.loss(model, *world.everything(i), i))
 
 
 def _excess(world: World, i: int, node: Node, found: list[Model]) -> float:
     """Standard errors by which the best seed is worse, row by row, than heads that never saw the row."""
     x, y = world.everything(i)
-    z = world.features(node["core"], x)
+    z, shares = world.features(node["core"], x), world.log_shares(i)
 
     def loss(head: Model, row: int) -> float:
         logits = functional.linear(z[row], head["head.weight"], head["head.bias"])
-        return float(functional.cross_entropy(logits, y[row]))
+        return float(functional.cross_entropy(logits + shares, y[row]))
 
     rows = range(len(y))
     best = min(([loss(seed, row) for row in rows] for seed in found), key=sum)
     fold = {row: place % 5 for place, row in enumerate(sorted(rows, key=lambda row: (int(y[row]), row)))}
     folds = [[row for row in rows if fold[row] != part] for part in range(5)]
-    own = [_descended(z[rest], y[rest], node["heads"][0]) for rest in folds]
+    own = [_descended(z[rest], y[rest], node["heads"][0], shares) for rest in folds]
     more = np.array([best[row] - loss(own[fold[row]], row) for row in rows])
     return float(more.mean() / (more.std(ddof=1) / math.sqrt(len(more))))
 
@@ -460,13 +470,14 @@ def _private(world: World, fields: Heads, t: int, i: int, node: Node) -> Model:
     if fields.split == "all":
         return world.trained(node["heads"][0], "private", t, i, STEPS)
     x, y = world.everything(i)
-    return _descended(world.features(node["core"], x), y, node["heads"][0])
+    return _descended(world.features(node["core"], x), y, node["heads"][0], world.log_shares(i))
 
 
-def _descended(z: torch.Tensor, y: torch.Tensor, head: Model) -> Model:
+def _descended(z: torch.Tensor, y: torch.Tensor, head: Model, shares: torch.Tensor) -> Model:
     step = 2 / z.square().sum(1).mean()
     for _ in range(STEPS):
         weights = {name: w.clone().requires_grad_() for name, w in head.items()}
-        functional.cross_entropy(functional.linear(z, weights["head.weight"], weights["head.bias"]), y).backward()
+        logits = functional.linear(z, weights["head.weight"], weights["head.bias"])
+        functional.cross_entropy(logits + shares, y).backward()
         head = {name: w.detach() - step * w.grad for name, w in weights.items()}
     return head

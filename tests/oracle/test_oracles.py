@@ -96,6 +96,20 @@ HEADS |= {
     "facade, as many heads as needed, losses": ("algorithm.warmup=2", *AUTO, *TROUBLE),
 }
 
+UNEQUAL = ("data.partition=dirichlet", "data.alpha=0.5", "training.loss=balanced")
+BASELINES |= {
+    "el, balanced": UNEQUAL,
+    "dac, balanced": (*UNEQUAL, "topology.degree=2"),
+    "deprl, balanced": UNEQUAL,
+    "local, balanced": UNEQUAL,
+}
+HEADS |= {
+    "facade, balanced": ("algorithm.warmup=1", *UNEQUAL),
+    "facade, seeded, balanced": ("algorithm.warmup=1", *SEEDED, *UNEQUAL),
+    "facade, as many heads as needed, balanced": ("algorithm.warmup=2", *AUTO, *UNEQUAL),
+    "ifca, balanced": ("algorithm.warmup=0", *UNEQUAL),
+}
+
 CASES = BASELINES | HEADS
 
 

@@ -15,9 +15,11 @@ from peers.memory import opened, run_all
 FOUR = ('data.clusters="3:1"', "topology.degree=2")
 
 
+@pytest.mark.parametrize("loss", ["plain", "balanced"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_sites_in_memory_reach_the_state_of_the_simulator(algorithm, tmp_path):
-    experiment = tiny(*FOUR, f"algorithm.name={algorithm}", "training.rounds=4", "evaluation.every=4")
+def test_sites_in_memory_reach_the_state_of_the_simulator(algorithm, loss, tmp_path):
+    labels = ("data.partition=dirichlet", f"training.loss={loss}")
+    experiment = tiny(*FOUR, *labels, f"algorithm.name={algorithm}", "training.rounds=4", "evaluation.every=4")
     with founded(experiment, tmp_path, "patient", QUICK) as sites, opened(sites.homes) as nodes:
         outcomes = run_all(nodes)
     summary = run(experiment).summary

@@ -27,7 +27,7 @@ class Pool:
     nodes: int
     seed: int
     data: DataSection
-    """The settings: per_class, alpha, shards_per_node."""
+    """The settings: per_class, alpha, shards_per_node, few_nodes, few_rows."""
     owner: Ids | None = None
     """[N] the node that a natural source gives each row to."""
 
@@ -68,6 +68,19 @@ def stratified(pool: Pool) -> list[Ids]:
         for node, part in enumerate(parts):
             part.append(rows[node * share : (node + 1) * share])
     return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def uneven(pool: Pool) -> list[Ids]:
+    """As stratified, but the first few_nodes nodes keep no more than few_rows images, drawn at random.
+
+    The rest of theirs is left over.
+    """
+    few, most = pool.data.few_nodes, pool.data.few_rows
+    if few > pool.nodes:
+        raise ExperimentError(f"data.few_nodes = {few} is more than the {pool.nodes} nodes; give at most {pool.nodes}")
+    parts = stratified(pool)
+    picks = seeds.picks(pool.seed, "uneven", 0, np.arange(pool.nodes), len(parts[0]), min(most, len(parts[0])))
+    return [np.sort(parts[node][picks[node]]) if node < few else parts[node] for node in range(pool.nodes)]
 
 
 def shuffled(pool: Pool) -> list[Ids]:
@@ -173,6 +186,7 @@ def natural(pool: Pool) -> list[Ids]:
 
 PARTITIONS: dict[str, Partition] = {
     "stratified": stratified,
+    "uneven": uneven,
     "shuffled": shuffled,
     "dirichlet": dirichlet,
     "shards": shards,

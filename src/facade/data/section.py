@@ -29,6 +29,10 @@ class DataSection(Section):
     """How alike nodes are, for partition "dirichlet": the smaller, the less."""
     shards_per_node: Positive = 2
     """Pieces a node is dealt, for partition "shards"."""
+    few_nodes: Annotated[int, Field(ge=0)] = 0
+    """How many nodes, the first ones, hold few images, for partition "uneven"."""
+    few_rows: Positive = 6
+    """How many images those hold at most."""
     groups: list[list[int]] = Field(default_factory=list)
     """Classes of each cluster, for skew "labels"."""
     severity: Finite = 1.0

@@ -13,7 +13,11 @@ NOT_DECISIVE: dict[str, set[str] | None] = {
 }
 """Sections (None: the whole entry) and keys that do not determine a result."""
 
-ADDED_LATER: dict[str, dict[str, Any]] = {"topology": {"edges": ""}}
+ADDED_LATER: dict[str, dict[str, Any]] = {
+    "data": {"few_nodes": 0, "few_rows": 6},
+    "topology": {"edges": ""},
+    "training": {"loss": "plain"},
+}
 """Fields that were added after experiments had been run, and the values with which they change nothing: with these an
 experiment is the one that was run before there was such a field."""
 
