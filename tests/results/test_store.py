@@ -9,6 +9,7 @@ from facade.errors import StorageError
 from facade.files import store
 from facade.files.store import Store
 from facade.runs.run_directory import RunDirectory
+from results.killing import Lines
 from surroundings import no_space
 
 
@@ -200,3 +201,8 @@ def test_what_a_crash_left_in_a_run_directory_goes_when_the_run_is_taken_up_and_
     (tmp_path / ".lock.tmp").touch()
     with RunDirectory(tmp_path).claimed():
         assert [path.name for path in tmp_path.iterdir()] == [".lock.tmp"]
+
+
+def test_files_in_which_a_process_is_to_be_killed_must_exist():
+    with pytest.raises(AssertionError, match=r"the library has no file shelf\.py"):
+        Lines(("files/store.py", "shelf.py"))
