@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
-from facade import Result
+import pytest
+
+from facade import Experiment, Result, run
+from facade.errors import StoppedError
 from facade.runtimes.recorder import Quiet
 
 
@@ -25,6 +29,13 @@ class At(Quiet):
 def stop_at(round: int, number: int = signal.SIGINT) -> At:
     """Asks the run to stop, as Ctrl-C does."""
     return At(round, lambda: signal.raise_signal(number))
+
+
+def stopped(experiment: Experiment, out: Path, after: int, number: int = signal.SIGINT) -> StoppedError:
+    """What a run, begun or resumed, says when it is asked to stop after a round."""
+    with pytest.raises(StoppedError) as caught:
+        run(experiment, out, resume=True, progress=stop_at(after, number))
+    return caught.value
 
 
 def assert_same(one: Result, other: Result) -> None:

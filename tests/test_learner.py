@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from facade.algorithms.seeding.linear_heads import fit_each
@@ -397,21 +396,3 @@ def test_divergence_is_blamed_on_the_node_where_it_happened():
     params["head.bias"][3, 0] = torch.inf
     with pytest.raises(DivergedError, match=r"in round 5 at node 3: loss nan, learning rate 0\.1"):
         made.fit(params, made.memory(params), samples(round=4))
-
-
-@pytest.mark.parametrize("executor", ["stacked", "looped"])
-def test_a_balanced_loss_is_that_of_outputs_with_the_nodes_log_shares_added(executor):
-    balanced = learner(mlp, executor=executor, loss="balanced")
-    models_ = balanced.init(1, 0, np.arange(NODES))
-    core, head = balanced.split(models_)
-    drawn = samples("choose")
-    scored = balanced.score(core, tree.map(lambda leaf: leaf.unsqueeze(1), head), drawn)[:, 0]
-    compared = balanced.compare(models_, torch.arange(NODES), torch.arange(NODES), drawn)
-    held = holdings()
-    for node in range(NODES):
-        counts = torch.bincount(held.samples.y[torch.from_numpy(held.rows[node])], minlength=CLASSES) + 0.5
-        own = drawn.of(slice(node, node + 1))
-        logits = functional_call(mlp().double(), tree.rows(models_, node), (normalised(own.x[0]),))
-        expected = functional.cross_entropy(logits + (counts / counts.max()).log(), own.y[0])
-        assert scored[node].item() == pytest.approx(expected.item())
-        assert compared[node].item() == pytest.approx(expected.item())

@@ -9,7 +9,7 @@ from facade.core import tree
 from facade.experiment.config import Experiment
 from facade.testing.contract import distance
 from facade.testing.driven import driven, prepared
-from oracle import loops
+from oracle import facade_loops, loops
 
 EXACT = 1e-11
 TROUBLE = ("network.loss=0.3", "network.offline=0.25")
@@ -125,7 +125,7 @@ def slow(case: str) -> loops.Moments:
     fields = experiment.algorithm
     world = loops.World(experiment, prepared(experiment).federation, fresh=fields["name"] in ("facade", "el", "dac"))
     if fields["name"] in ("facade", "ifca"):
-        return loops.facade(world, heads_of(case))
+        return facade_loops.facade(world, heads_of(case))
     return {
         "el": lambda: loops.el(world, fields["all_reduce"]),
         "dpsgd": lambda: loops.dpsgd(world),
@@ -136,12 +136,12 @@ def slow(case: str) -> loops.Moments:
 
 
 @functools.cache
-def heads_of(case: str) -> loops.Heads:
+def heads_of(case: str) -> facade_loops.Heads:
     """The fields of a FACADE case; `slow` counts in it how often its rules applied."""
     fields = described(case).algorithm
     auto = fields["heads"] == "auto"
     names = ("max_heads" if auto else "heads", "warmup", "scoring", "own_head", "split")
-    return loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest", auto=auto)
+    return facade_loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest", auto=auto)
 
 
 def fast(case: str, executor: str) -> list[tuple[Any, dict[str, torch.Tensor]]]:

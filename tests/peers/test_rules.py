@@ -1,33 +1,28 @@
 """What must never be in the runtime, and what must be there before it starts."""
 
 import ast
-import errno
 import json
 import math
 import os
-import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import facade
-from facade.errors import ExperimentError, RunDirectoryError, StorageError
+from facade.errors import ExperimentError, RunDirectoryError
 from facade.peers.after.outcome import write_site
 from facade.peers.after.report import compare_sites
 from facade.peers.local_network import founded
 from facade.peers.node.followed_lists import FollowedLists
-from facade.peers.node.journal import Journal, Metrics, lines
+from facade.peers.node.journal import Journal, lines
 from facade.peers.node.node import run
 from facade.peers.node.outgoing import DivergedReplayError, Outgoing
-from facade.peers.node.waiting import Brisk, Patient, Wait
-from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.founding import finish_rotation, rotate_site
-from facade.peers.trust.membership import Limits, load
+from facade.peers.trust.membership import load
 from facade.peers.trust.site import Site, foreign_names, refuse_foreign_names, set_up
 from facade.runs.run_directory import RunDirectory
-from peers.makers import QUICK, federation, kept_ports, real_node, tiny
+from peers.makers import QUICK, federation, real_node, tiny
 
 SOURCE = Path(facade.__file__).parent
 RUNTIME = [
@@ -196,137 +191,6 @@ def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
         set_up(Site.load(made.home("a")), listed)
 
 
-def test_patient_waits_for_everybody_and_brisk_gives_grace_when_half_have_come():
-    limits = Limits(deadline=600, floor=5, grace=1)
-    wait = Wait(100.0, set("abcd"))
-    patient, brisk = Patient(limits), Brisk(limits)
-    assert (patient.until(wait), brisk.until(wait)) == (700.0, 105.0)
-    wait.came("a", 101.0)
-    assert brisk.until(wait) == 105.0
-    wait.came("b", 102.0)
-    assert (patient.until(wait), brisk.until(wait), wait.latest) == (700.0, 103.0, 102.0)
-
-
-def waited(heard="", missed="", seconds=0.0, **more):
-    """A wait that is over: who was heard, all after so many seconds, and who was not."""
-    wait = Wait(100.0, {*heard, *missed}, **more)
-    for peer in heard:
-        wait.came(peer, 100.0 + seconds)
-    return wait
-
-
-def test_who_missed_twice_is_waited_for_one_second_until_heard_again():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    for _ in range(2):
-        brisk.learn(waited("b", "a", 3.0))
-    assert brisk.until(Wait(100.0, {"a"})) == 101.0
-    assert brisk.until(Wait(100.0, {"a", "b"})) == 109.0
-    brisk.learn(waited("ab", "", 3.0))
-    assert brisk.until(Wait(100.0, {"a"})) == 109.0
-
-
-def test_waiting_in_vain_does_not_make_the_next_wait_longer():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    brisk.learn(waited("a", "", 3.0))
-    for _ in range(9):
-        brisk.learn(waited("", "b"))
-    assert brisk.until(Wait(100.0, {"a", "b"})) == 109.0
-
-
-def test_where_every_message_takes_longer_than_the_floor_brisk_learns_to_wait_for_it():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    brisk.trained(0.5)
-    waits = []
-    for _ in range(5):
-        wait = Wait(100.0, {"a", "b"})
-        waits.append(brisk.until(wait) - wait.started)
-        wait.answered, wait.sending = {"a", "b"}, {"a", "b"}
-        if waits[-1] >= 8:
-            wait.came("a", 108.0)
-            wait.came("b", 108.0)
-        brisk.learn(wait)
-    assert waits[:2] == pytest.approx([5, 10])
-    assert (min(waits[1:]) > 8, max(waits) < 24, brisk.misses) == (True, True, {})
-
-
-def test_a_wait_that_was_too_short_grows_to_the_deadline_and_no_further():
-    brisk = Brisk(Limits(deadline=60, floor=5, grace=1))
-    for _ in range(9):
-        brisk.learn(waited("a", "bcd", 0.1, sending={"b"}))
-    assert brisk.longest == pytest.approx(60)
-    assert sorted(brisk.misses) == ["c", "d"]
-
-
-def test_one_slow_line_among_many_makes_nobody_wait_longer():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    for _ in range(9):
-        brisk.learn(waited("abc", "d", 0.1, sending={"d"}))
-    assert (brisk.longest, brisk.misses) == (5, {})
-
-
-def test_where_nobody_has_trained_as_fast_the_wait_grows_but_those_who_are_late_have_missed():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    brisk.learn(waited("", "ab", answered={"a", "b"}))
-    assert (brisk.longest, brisk.misses) == (10, {"a": 1, "b": 1})
-
-
-def test_one_that_refuses_does_not_start_the_clock_for_the_others():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    wait = Wait(100.0, set("ab"))
-    wait.lose("a", 100.1)
-    assert brisk.until(wait) == 105.0
-    brisk.learn(wait)
-    assert brisk.misses == {"a": 1, "b": 1}
-
-
-def test_those_who_refuse_are_not_among_the_half_that_must_have_come():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    wait = Wait(100.0, set("abcd"))
-    wait.came("a", 101.0)
-    wait.lose("b", 102.0)
-    assert brisk.until(wait) == 105.0
-    wait.lose("c", 103.0)
-    assert (brisk.until(wait), wait.latest) == (104.0, 101.0)
-
-
-def test_the_final_exchange_has_the_deadline_for_those_who_answer():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1, linger=60))
-    brisk.learn(waited("abcd", "", 0.1))
-    wait = Wait(100.0, set("abcd"), final=True)
-    assert brisk.until(wait) == 160.0, "nobody can be reached"
-    wait.answered = {"a"}
-    for peer in "bcd":
-        wait.came(peer, 101.0)
-    assert brisk.until(wait) == 700.0
-    brisk.misses = {"a": 2}
-    assert brisk.until(wait) == 101.0
-
-
-def test_where_training_takes_minutes_brisk_waits_in_proportion():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    brisk.trained(120.0)
-    wait = Wait(1000.0, set("abcd"))
-    assert brisk.until(wait) == 1360.0
-    for peer in "ab":
-        wait.came(peer, 1001.0)
-    assert brisk.until(wait) == 1031.0
-    for _ in range(2):
-        brisk.learn(waited("ab", "c", 1.0))
-    assert brisk.until(Wait(1000.0, {"c"})) == 1030.0
-    brisk.trained(220.0)
-    assert (brisk.pace, brisk.grace) == (140.0, 35.0)
-    for _ in range(20):
-        brisk.trained(600.0)
-    assert brisk.until(Wait(1000.0, set("abd"))) == 1600.0
-
-
-def test_where_training_takes_moments_brisk_waits_as_its_limits_say():
-    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
-    brisk.trained(1.5)
-    wait = Wait(100.0, set("abcd"))
-    assert (brisk.until(wait), brisk.grace) == (105.0, 1.0)
-
-
 def test_a_round_played_again_must_give_the_published_message(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
     first = outgoing.commit(3, b"message")
@@ -436,92 +300,12 @@ def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
         compare_sites([paths[0], signed_site(Site.load(made.home("b")), other)])
 
 
-def on_a_free_port():
-    """Metrics, and their port: it was free a moment ago, and another one is taken if it is not any more."""
-    for _ in range(5):
-        with kept_ports(1) as (port,):
-            pass
-        with suppress(ExperimentError):
-            return Metrics(port), port
-    raise AssertionError("no port stays free")
-
-
-def test_metrics_are_served_on_this_machine_alone():
-    metrics, port = on_a_free_port()
-    assert metrics._server.server_address == ("127.0.0.1", port)
-    metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
-        text = page.read().decode()
-    metrics.close()
-    assert 'facade_rejected_total{reason="not-finite"} 1.0' in text
-    for name in ("round", "round_seconds", "neighbours_heard", "heard_bytes", "retries", "deadline_misses"):
-        assert f"facade_{name}" in text
-    assert "facade_certificate_days_left" in text
-    assert "facade_chosen_head" in text
-
-
-def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_path):
-    journal = Journal(tmp_path / "log.jsonl")
-    for _ in range(1000):
-        journal.refused("b", "busy")
-    journal.refused("b", "stranger")
-    journal.close()
-    written = [(event["reason"], event["count"]) for event in lines(tmp_path / "log.jsonl")]
-    assert written == [("busy", count) for count in [*range(1, 101), 128, 256, 512]] + [("stranger", 1)]
-    assert journal.refusals == {"busy": 1000, "stranger": 1}
-
-
 def test_a_model_that_starts_with_infinities_is_refused_before_others_refuse_it(tmp_path):
     settings = ("topology.degree=2", 'model.name="peers.makers:Masked"', "model.head=fc", "algorithm.name=el")
     with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
         site = Site.load(made.homes[0])
     with pytest.raises(ExperimentError, match="'mask' of the model holds infinities or NaN"):
         set_up(site, site.membership())
-
-
-def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
-    path = tmp_path / "log.jsonl"
-    path.write_bytes(b'{"event":"whole"}\n{"event":"ha')
-    journal = Journal(path)
-    journal.write("next", round=3)
-    journal.close()
-    assert [event["event"] for event in lines(path)] == ["whole", "next"]
-
-
-class NearlyFull:
-    """A file on a disk that takes a few bytes of a line at a time, or for a moment none at all."""
-
-    def __init__(self, file, takes):
-        self.file, self.takes, self.closed = file, takes, False
-
-    def write(self, content):
-        takes = self.takes.pop(0) if self.takes else len(content)
-        if not takes:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self.file.write(content[:takes])
-
-
-def test_a_line_that_a_disk_takes_in_parts_is_whole_and_half_a_line_spoils_no_other(tmp_path):
-    journal = Journal(tmp_path / "log.jsonl")
-    file, journal._file = journal._file, NearlyFull(journal._file, [5, 7])
-    journal.write("in parts")
-    journal._file.takes = [9, 0]
-    with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("half")
-    journal.write("after it")
-    file.close()
-    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "after it"]
-
-
-def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
-    journal = Journal(tmp_path / "log.jsonl")
-    with Path("/dev/full").open("wb", buffering=0) as full:
-        journal._file.close()
-        journal._file = full
-        with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
-            journal.write("committed")
-    with pytest.raises(StorageError, match=r"could not be written: File exists"):
-        Journal(tmp_path / "log.jsonl" / "log.jsonl")
 
 
 def test_a_second_process_of_a_site_is_told_of_the_first(tmp_path):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from facade.report import charts, facts, panels, theme, vega
+from facade.report import charts, facts, panels, theme
 from facade.report.page import report
 from facade.report.verdicts import verdicts
 from facade.runs.history import load_all
@@ -379,55 +379,6 @@ def test_where_nothing_can_be_drawn_a_sweep_says_how_to_get_its_report(tmp_path,
     assert ended.code == 0, ended.err
     assert "pip install 'facade-dl[report]', then: facade report" in ended.err
     assert not (tmp_path / "sweep" / "report.html").exists()
-
-
-@pytest.fixture
-def cached_bundle(tmp_path, monkeypatch):
-    """Reads the script that draws, with a cache of its own; and the list of its makings, which it grows."""
-    import vl_convert
-
-    makings = []
-
-    def javascript_bundle(*_, **__):
-        makings.append("bundle")
-        return "draws </script>"
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(vl_convert, "javascript_bundle", javascript_bundle)
-    return vega.bundle.__wrapped__, makings
-
-
-def test_the_script_that_draws_is_put_together_once(cached_bundle):
-    bundle, makings = cached_bundle
-    assert [bundle(), bundle()] == ["draws <\\/script>"] * 2
-    assert len(makings) == 1
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[:-3],
-        lambda content: content.replace(b"draws", b"drows"),
-        lambda content: b"draws \xff",
-        lambda content: content.partition(b"\n")[2],
-    ],
-)
-def test_a_damaged_script_in_the_cache_is_put_together_again(cached_bundle, tmp_path, damage):
-    bundle, makings = cached_bundle
-    bundle()
-    (path,) = (tmp_path / "cache" / "facade").iterdir()
-    whole = path.read_bytes()
-    path.write_bytes(damage(whole))
-    assert bundle() == "draws <\\/script>"
-    assert path.read_bytes() == whole
-    bundle()
-    assert len(makings) == 2
-
-
-def test_a_home_that_cannot_be_written_costs_no_report(cached_bundle, tmp_path):
-    (tmp_path / "cache").touch()
-    assert cached_bundle[0]() == "draws <\\/script>"
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path, command, digits_runs):

@@ -1,0 +1,91 @@
+import errno
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from facade.errors import ExperimentError, StorageError
+from facade.peers.node.journal import Journal, Metrics, lines
+from facade.peers.protocol.refusals import Reason
+from peers.makers import kept_ports
+
+
+def on_a_free_port():
+    """Metrics, and their port: it was free a moment ago, and another one is taken if it is not any more."""
+    for _ in range(5):
+        with kept_ports(1) as (port,):
+            pass
+        with suppress(ExperimentError):
+            return Metrics(port), port
+    raise AssertionError("no port stays free")
+
+
+def test_metrics_are_served_on_this_machine_alone():
+    metrics, port = on_a_free_port()
+    assert metrics._server.server_address == ("127.0.0.1", port)
+    metrics.rejected.labels(Reason.NOT_FINITE.word).inc()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        text = page.read().decode()
+    metrics.close()
+    assert 'facade_rejected_total{reason="not-finite"} 1.0' in text
+    for name in ("round", "round_seconds", "neighbours_heard", "heard_bytes", "retries", "deadline_misses"):
+        assert f"facade_{name}" in text
+    assert "facade_certificate_days_left" in text
+    assert "facade_chosen_head" in text
+
+
+def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    for _ in range(1000):
+        journal.refused("b", "busy")
+    journal.refused("b", "stranger")
+    journal.close()
+    written = [(event["reason"], event["count"]) for event in lines(tmp_path / "log.jsonl")]
+    assert written == [("busy", count) for count in [*range(1, 101), 128, 256, 512]] + [("stranger", 1)]
+    assert journal.refusals == {"busy": 1000, "stranger": 1}
+
+
+def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"event":"whole"}\n{"event":"ha')
+    journal = Journal(path)
+    journal.write("next", round=3)
+    journal.close()
+    assert [event["event"] for event in lines(path)] == ["whole", "next"]
+
+
+class NearlyFull:
+    """A file on a disk that takes a few bytes of a line at a time, or for a moment none at all."""
+
+    def __init__(self, file, takes):
+        self.file, self.takes, self.closed = file, takes, False
+
+    def write(self, content):
+        takes = self.takes.pop(0) if self.takes else len(content)
+        if not takes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.file.write(content[:takes])
+
+
+def test_a_line_that_a_disk_takes_in_parts_is_whole_and_half_a_line_spoils_no_other(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    file, journal._file = journal._file, NearlyFull(journal._file, [5, 7])
+    journal.write("in parts")
+    journal._file.takes = [9, 0]
+    with pytest.raises(StorageError, match="No space left on device"):
+        journal.write("half")
+    journal.write("after it")
+    file.close()
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "after it"]
+
+
+def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        journal._file.close()
+        journal._file = full
+        with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
+            journal.write("committed")
+    with pytest.raises(StorageError, match=r"could not be written: File exists"):
+        Journal(tmp_path / "log.jsonl" / "log.jsonl")
