@@ -1,4 +1,4 @@
-"""What tests do to a run on its way, and how they compare two of them."""
+"""What tests do to a run on its way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from facade import Experiment, Result, run
+from facade import Experiment, run
 from facade.errors import StoppedError
 from facade.runtimes.recorder import Quiet
 
@@ -36,10 +36,3 @@ def stopped(experiment: Experiment, out: Path, after: int, number: int = signal.
     with pytest.raises(StoppedError) as caught:
         run(experiment, out, resume=True, progress=stop_at(after, number))
     return caught.value
-
-
-def assert_same(one: Result, other: Result) -> None:
-    """Equal to the bit: rows, deployed models, states."""
-    assert list(one.rows) == list(other.rows)
-    assert one.summary["model_sha256"] == other.summary["model_sha256"]
-    assert one.summary["state_sha256"] == other.summary["state_sha256"]

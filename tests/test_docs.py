@@ -79,8 +79,11 @@ def test_files_that_a_page_shows_are_among_the_examples(page, example):
 )
 def test_what_a_page_links_to_is_there(page):
     base = (ROOT / page).parent
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         assert target.startswith("http") or (base / target).exists(), target
+    for file in re.findall(r"`((?:src|tests|examples|experiments)/[\w/.-]+)`", text):
+        assert (ROOT / file).exists(), file
 
 
 def test_four_sites_meet_as_the_page_on_peers_says(command, tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ from cluster.conftest import tiny
 from facade import DivergedError, Federation, run
 from facade.algorithms import ALGORITHMS
 from facade.errors import StoppedError
-from runs import assert_same, stop_at
+from facade.testing.contract import assert_same
+from runs import stop_at
 
 EXECUTORS = ("stacked", "looped")
 DTYPES = ("float32", "float64")

@@ -11,7 +11,8 @@ from cluster.conftest import tiny
 from facade import run
 from facade.errors import ExperimentError
 from facade.runtimes.ray import cluster
-from runs import At, assert_same
+from facade.testing.contract import assert_same
+from runs import At
 
 LONG = ("training.rounds=12", "evaluation.every=3")
 

@@ -17,7 +17,8 @@ from facade.runtimes.ray import cluster, sweep, workers
 from facade.runtimes.ray.connection import ClusterError
 from facade.runtimes.recorder import Quiet
 from facade.sweep.jobs import Job
-from runs import At, assert_same
+from facade.testing.contract import assert_same
+from runs import At
 
 LONG = ("training.rounds=12", "evaluation.every=3")
 

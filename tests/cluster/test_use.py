@@ -19,7 +19,7 @@ from facade.errors import ExperimentError
 from facade.runtimes.ray import cluster, connection
 from facade.runtimes.ray import workers as driver
 from facade.runtimes.ray.worker import Worker
-from runs import assert_same
+from facade.testing.contract import assert_same
 
 WITHOUT_RAY = "import sys; sys.modules['ray'] = None; from facade.cli import main; sys.argv[0] = 'facade'; main()"
 
