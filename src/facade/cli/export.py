@@ -58,6 +58,7 @@ def recommend(
     _print_models(console, recommendation)
     export_command = f"facade export {quote(str(run))} --node {fits[0].nodes[0]} -o DIR"
     console.print(f"{_verdict(fits)} Take it home: {export_command}", soft_wrap=True)
+    _print_local_parts(console, recommendation)
     if as_json:
         facts = {"fits": [_facts(fit) for fit in fits], "unused": recommendation.unused, "lead": None}
         if len(fits) > 1:
@@ -76,6 +77,22 @@ def _print_models(console: Console, recommendation: Recommendation) -> None:
         console.print(f"  and {len(fits) - _MOST_LINES} models with higher losses")
     for head in recommendation.unused:
         console.print(f"{f'head {head}':>10}  deployed by nobody, not trained to the end")
+
+
+def _print_local_parts(console: Console, recommendation: Recommendation) -> None:
+    """What of a model the new site has to make its own."""
+    if recommendation.estimated:
+        console.print(
+            "Running statistics stay at their nodes (model.local), so they were estimated anew from these data before a"
+            " model was judged. Do the same with the one you take home; the README.md beside it says how.",
+            soft_wrap=True,
+        )
+    if recommendation.untrained:
+        console.print(
+            f"{recommendation.untrained[0]} and all else that model.local names was judged as the node has it that"
+            " deploys the model; train these parts on your own data before you use it.",
+            soft_wrap=True,
+        )
 
 
 def _verdict(fits: list[OfferedModel]) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from facade.core import tree
 from facade.core.algorithm import Algorithm
+from facade.core.local_parts import finished, mixed, published
 from facade.core.messages import EVERYONE, Deliveries, Inbox, Post
 from facade.core.plan import Plan
 from facade.core.turn import Shard, Turn
@@ -53,9 +54,9 @@ def play(
         online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
         state = _trained(algorithm, turn, state, online)
         wanted = plan.network.deliver(shard, round, algorithm.wanted(turn, state))
-        inbox = yield Post(round, algorithm.message(turn, state), wanted, before, rows)
+        inbox = yield Post(round, published(algorithm, turn, state), wanted, before, rows)
         with watch.phase("mix"):
-            state = algorithm.mix(turn, state, inbox)
+            state = mixed(algorithm, turn, state, inbox)
             if not online.all():
                 state = tree.where(online, state, before)
         rows = _notes(algorithm, shard, state, round, _heard(shard, inbox))
@@ -66,9 +67,9 @@ def play(
         last = [row for row in rows if row["kind"] == "evaluation"]
         return Played(state, rows + [{**row, "kind": "final", "bytes": 0} for row in last])
     turn = plan.turn(shard, plan.rounds)
-    inbox = yield Post(plan.rounds, algorithm.message(turn, state), EVERYONE, state, rows)
+    inbox = yield Post(plan.rounds, published(algorithm, turn, state), EVERYONE, state, rows)
     with watch.phase("mix"):
-        state = algorithm.finish(turn, state, inbox)
+        state = finished(algorithm, turn, state, inbox)
     finals = _evaluations(algorithm, shard, plan, federation, state, plan.rounds)
     heard = _heard(shard, inbox)
     return Played(state, [{**row, "kind": "final", "bytes": heard[i]} for i, row in enumerate(finals)])

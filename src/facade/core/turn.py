@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from facade.core import tree
 from facade.core.messages import Edges, Everyone
+from facade.core.tree import Params
 from facade.core.types import Ids
 from facade.data.samples import Holdings, Samples
 from facade.learning.learner import Learner
@@ -43,11 +45,13 @@ class Turn:
     degree: Tensor
     """[n] number of peers each node of the network hears in the graph."""
     find_spread: Callable[[], int]
+    local_parts: Params = field(default_factory=dict)
+    """[S, ...] what the nodes' own models have and, while they mix, neither states nor messages."""
 
     @property
     def learner(self) -> Learner:
         """The shard's learner."""
-        return self.shard.learner
+        return self.shard.learner.with_local(self.local_parts) if self.local_parts else self.shard.learner
 
     @property
     def spread(self) -> int:
@@ -68,11 +72,12 @@ class Turn:
         """The turn of some of the hosted nodes (rows ascending), for work that not all of them need."""
         nodes = self.shard.nodes[rows.numpy()]
         shard = dataclasses.replace(self.shard, nodes=nodes, data=self.shard.data.only(nodes))
+        local = tree.rows(self.local_parts, rows)
         if not isinstance(self.edges, Edges):
-            return dataclasses.replace(self, shard=shard)
+            return dataclasses.replace(self, shard=shard, local_parts=local)
         theirs = torch.isin(self.edges.receiver, rows)
         edges = Edges(torch.searchsorted(rows, self.edges.receiver[theirs]), self.edges.sender[theirs])
-        return dataclasses.replace(self, shard=shard, edges=edges)
+        return dataclasses.replace(self, shard=shard, edges=edges, local_parts=local)
 
 
 def listed(shard: Shard, wanted: Edges | Everyone) -> Edges:

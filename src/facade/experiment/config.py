@@ -33,6 +33,7 @@ from facade.experiment.sections import (
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
+        "model": {"local": []},
         "algorithm": {"scoring": "independent", "own_head": "always", "seeding": "none", "two_hop": False},
         "training": {"init": "per-node"},
         "evaluation": {"head": "oracle"},
@@ -73,7 +74,7 @@ class Experiment(Section):
     def of(cls, written: Mapping[str, Any], settings: Iterable[str] = (), preset: str | None = None) -> Self:
         """An experiment from nested dicts: written keys, then preset, per-algorithm overrides and
         settings, each over the one before."""
-        chosen = parse_settings(settings)
+        chosen, written = parse_settings(settings), _of_its_time(written)
         _check_tables(written)
         _check_tables(chosen)
         named = written.get("algorithm", {}).get("name", "facade")
@@ -190,6 +191,15 @@ def _implied(name: str) -> dict[str, dict[str, Any]]:
     return ALGORITHMS[name].implies if name in ALGORITHMS else {}
 
 
+def _of_its_time(written: Mapping[str, Any]) -> dict[str, Any]:
+    """A resolved experiment, which says everything, with the fields that are younger than it: they have the values
+    with which they change nothing, not their defaults. A file that leaves anything else out was written by somebody
+    who leaves it to the defaults of today."""
+    tables = merge(ADDED_LATER, {key: table for key, table in written.items() if isinstance(table, Mapping)})
+    resolved = all(tables.get(section, {}).keys() >= model.model_fields.keys() for section, model in SECTIONS.items())
+    return dict(written) | tables if resolved else dict(written)
+
+
 def _without_defaults(written: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A file of one algorithm, made fit for another. The experiment.toml of a run says everything, also what nobody
     chose: there, values that are the defaults of the named algorithm are left to those of the other one. A file that
@@ -199,7 +209,7 @@ def _without_defaults(written: Mapping[str, Any], name: str) -> dict[str, Any]:
     implied = _implied(name)
     defaults = merge({section: model.model_construct().model_dump() for section, model in SECTIONS.items()}, implied)
     defaults["algorithm"] = resolve_algorithm(implied.get("algorithm", {}) | {"name": name})
-    tables = merge(ADDED_LATER, {section: table for section, table in written.items() if isinstance(table, Mapping)})
+    tables = {section: table for section, table in written.items() if isinstance(table, Mapping)}
     if any(key not in tables.get(section, {}) for section, values in defaults.items() for key in values):
         return dict(written)
     return dict(written) | {

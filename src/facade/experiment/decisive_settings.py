@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from facade.learning.models import WITHOUT_RUNNING_STATISTICS
+from facade.learning.parts import RUNNING_STATISTICS
+
 NOT_DECISIVE: dict[str, set[str] | None] = {
     "name": None,
     "data": {"root"},
@@ -15,17 +18,18 @@ NOT_DECISIVE: dict[str, set[str] | None] = {
 
 ADDED_LATER: dict[str, dict[str, Any]] = {
     "data": {"few_nodes": 0, "few_rows": 6},
+    "model": {"local": []},
     "topology": {"edges": ""},
     "training": {"loss": "plain"},
 }
 """Fields that were added after experiments had been run, and the values with which they change nothing: with these an
-experiment is the one that was run before there was such a field."""
+experiment is the one that was run before there was such a field. Defaults may be others."""
 
 
 def hashed_settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """What determines a result, of a resolved experiment as nested dicts: what its hash covers."""
     kept: dict[str, Any] = {}
-    for name, value in resolved.items():
+    for name, value in _without_idle_parts(resolved).items():
         left_out, added = NOT_DECISIVE.get(name, set()), ADDED_LATER.get(name, {})
         if left_out is None:
             continue
@@ -33,6 +37,14 @@ def hashed_settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
             value = {k: v for k, v in value.items() if k not in left_out and (k not in added or v != added[k])}
         kept[name] = value
     return kept
+
+
+def _without_idle_parts(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """The experiment with nothing local if that is what `model.local` comes to, as by default in a model without
+    running statistics. Of a user's own model, nobody can say so before it is made."""
+    model = resolved.get("model", {})
+    idle = model.get("local") == [RUNNING_STATISTICS] and model.get("name") in WITHOUT_RUNNING_STATISTICS
+    return dict(resolved) | ({"model": {**model, "local": []}} if idle else {})
 
 
 def decisive_settings(resolved: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from facade.core.section import Finite, Fraction, Positive, Section
 from facade.core.topology import TOPOLOGIES
 from facade.data.section import DataSection
 from facade.experiment.edges_file import edges_in
+from facade.learning.parts import RUNNING_STATISTICS
 
 
 class ModelSection(Section):
@@ -20,6 +21,10 @@ class ModelSection(Section):
     """`facade list models`, or package.module:Class."""
     head: str | Annotated[list[str], Field(min_length=1)] = "head"
     """Name of the submodule (or of several) that is the head; "*": the whole model."""
+
+    local: list[str] = Field(default=[RUNNING_STATISTICS])
+    """Submodules or tensors that stay at their node, never sent or averaged; "running-statistics": those of all batch
+    normalisation; []: nothing."""
 
     @field_validator("head")
     @classmethod

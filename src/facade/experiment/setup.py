@@ -26,6 +26,7 @@ from facade.learning import models
 from facade.learning.learner import Inputs, Learner, Training
 from facade.learning.machine import has_bf16_instructions
 from facade.learning.optimisers import SGD, Adam, Optimiser, Schedule
+from facade.learning.parts import RUNNING_STATISTICS
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,17 @@ def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs
             f"model '{experiment.model.name}' has {learner.outputs} outputs, but the data have"
             f" {len(classes)} classes; give it as many outputs (the argument `classes` of its constructor)"
         )
+    if algorithm.heads_compared > 1 and not learner.has_head:
+        raise ExperimentError(
+            f"model.local = {experiment.model.local} covers the whole head, so that there are no heads to choose from;"
+            " name a part of it, or use algorithm.name = 'deprl', which keeps the head at its node"
+        )
+    if learner.local_names and (averaged := sorted(learner.running_statistics - learner.local_names)):
+        warnings.warn(
+            f"model.local leaves '{averaged[0]}' to be averaged, over data that may look different from site to site;"
+            f" add '{RUNNING_STATISTICS}' to it, or replace batch normalisation by group normalisation",
+            stacklevel=2,
+        )
     if algorithm.heads_compared > 1 and not learner.executor.features_once:
         warnings.warn(
             "this model cannot be split before its head, so every head is scored by a pass through the whole model;"
@@ -151,6 +163,7 @@ def _learner(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs, 
         tuple(head),
         inputs,
         Training(training.steps, training.batch, _optimiser(training), training.init, training.loss),
+        local=tuple(experiment.model.local),
         dtype=getattr(torch, runtime.dtype),
         device=_device(runtime.device),
         bf16=_bf16(runtime.precision),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,37 @@ def files_section(files: Sequence[str], left_out: dict[str, str]) -> str:
     """What lies beside the card, and why something does not."""
     absent = [f"* no `{name}`: {reason}" for name, reason in left_out.items()]
     return "\n".join([*(f"* `{name}`: {_FILES[name]}" for name in files), *absent])
+
+
+def local_section(local: Set[str], statistics: Set[str]) -> str:
+    """What never left the node, and what another site does about it; nothing where there is no such part."""
+    if not local:
+        return ""
+    parts = [
+        "\n## What is this node's own",
+        f"{', '.join(f'`{name}`' for name in sorted(local))}: these stayed at the node, never sent or averaged, and fit"
+        " its data. At another site the model is as good as stated here only if the site has its own:",
+        _ESTIMATE if local & statistics else "",
+        "Train the others on the site's own data, with the rest kept as it is." if local - statistics else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_ESTIMATE = """\
+Running statistics are estimated by one pass over the site's own training samples; labels are not needed:
+
+```python
+model = load()
+for layer in model.modules():
+    if hasattr(layer, "reset_running_stats"):
+        layer.reset_running_stats()
+        layer.momentum = None
+        layer.train()
+with torch.no_grad():
+    for samples in batches:
+        model(samples)
+model.eval()
+```"""
 
 
 def input_words(facts: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from facade.core import tree
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
 from facade.export import portable
-from facade.export.model_card import card
+from facade.export.model_card import card, local_section
 from facade.export.portable import Deployed
 from facade.files import store
 from facade.learning.torch_modules import named_tensors
@@ -51,7 +51,8 @@ def export(run: str | Path, out: str | Path, node: int | None = None, head: int 
     same = [i for i, digest in enumerate(digests) if digest == digests[chosen]]
 
     def write_card(files: list[str], left_out: dict[str, str]) -> str:
-        return card(past, facts, chosen, same, files, left_out)
+        own = local_section(result.learner.local_names, result.learner.running_statistics)
+        return card(past, facts, chosen, same, files, left_out) + own
 
     return package(model, result.experiment.model.name, past.classes, Path(out), write_card)
 
@@ -97,7 +98,8 @@ def pick(run: History, digests: list[str], node: int | None, head: int | None) -
         raise ExperimentError(f"`head` {head} was deployed by nobody at the end of the run; heads in use: {used}")
     if len({digests[user] for user in users}) > 1:
         raise ExperimentError(
-            f"the nodes that chose head {head} deploy different models (the run has no full final exchange);"
+            f"the nodes that chose head {head} deploy different models (parts of them stay at their nodes, or the run"
+            " has no full final exchange);"
             f" use `node` with one of {', '.join(map(str, users))}"
         )
     return int(users[0])

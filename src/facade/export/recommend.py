@@ -18,6 +18,7 @@ from facade.data.load import read
 from facade.data.matching import matched
 from facade.data.samples import Labelled
 from facade.data.section import DataSection
+from facade.learning.running_statistics import estimate
 from facade.runs import history
 from facade.runs.result import Result
 
@@ -64,6 +65,11 @@ class Recommendation:
     """Every different model that nodes deploy, the one with the lowest loss first."""
     unused: list[int]
     """Heads that nobody deploys: they were not trained to the end and are not offered."""
+    estimated: list[str]
+    """Running statistics that never left their nodes: of every model, those of the site's data were put in their
+    place before it was judged."""
+    untrained: list[str]
+    """Other tensors that never left their nodes: in every model, they are still those of a node that deploys it."""
 
 
 def recommend(run: str | Path, data: DataSection) -> Recommendation:
@@ -73,8 +79,10 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
     scaled = {"size": shape[-1], "channels": shape[0]} if len(shape) == 3 and shape[0] in (1, 3) else {}
     # What is held out as a test counts as well; by halves also two samples of a class can be divided.
     site = site_data(data.model_copy(update=scaled | {"test_fraction": 0.5}), past.classes, shape)
+    local, statistics = result.learner.local_names, result.learner.running_statistics
     groups: dict[str, list[int]] = {}
-    for node, digest in enumerate(tree.digests(result.models, len(past.test_of))):
+    offered = {name: leaf for name, leaf in result.models.items() if name not in local & statistics}
+    for node, digest in enumerate(tree.digests(offered, len(past.test_of))):
         groups.setdefault(digest, []).append(node)
     choice = past.final.choice
     models = []
@@ -82,14 +90,19 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
         losses, accuracy = _tested(result, nodes[0], site)
         models.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
     unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
-    return Recommendation(sorted(models, key=lambda model: model.loss), unused)
+    models.sort(key=lambda model: model.loss)
+    return Recommendation(models, unused, sorted(local & statistics), sorted(local - statistics))
 
 
 def _tested(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
     module, learner = result.model(node), result.learner
+    parts = range(0, len(site), _CHUNK)
+    if learner.local_names & learner.running_statistics and len(site) > 1:
+        inputs = torch.tensor_split(site.x, len(parts))
+        estimate(module, (learner.inputs.prepare(part, learner.dtype) for part in inputs))
     losses, right = [], 0
     with torch.no_grad():
-        for start in range(0, len(site), _CHUNK):
+        for start in parts:
             part = site[start : start + _CHUNK]
             logits = module(learner.inputs.prepare(part.x, learner.dtype))
             losses.append(functional.cross_entropy(logits.double(), part.y, reduction="none").numpy())

@@ -8,6 +8,7 @@ split over threads and processes.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from facade.learning.executor import Batches, Executor, ModelPart
 from facade.learning.looped import Looped
 from facade.learning.machine import cores
 from facade.learning.optimisers import Memory, Optimiser
+from facade.learning.parts import divided
+from facade.learning.running_statistics import running_statistics
 from facade.learning.split_point import find_split_point
 from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.learning.stopwatch import Stopwatch
@@ -115,6 +118,7 @@ class Learner:
         inputs: Inputs,
         training: Training,
         *,
+        local: tuple[str, ...] = (),
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
         bf16: bool = False,
@@ -128,9 +132,15 @@ class Learner:
         self._bf16 = bf16
         self.stopwatch = Stopwatch()
         self._factory = factory
-        self._head = head
         self._template = rehearsal.new_model(factory, dtype, device)
-        rehearsal.check_head(self._template, head)
+        self._parts = divided(self._template, head, local)
+        self.names = frozenset(named_tensors(self._template))
+        """Of the model's tensors."""
+        self.local_names = frozenset(name for name in self.names if under(name, self._parts.local))
+        """Of those that never leave their node."""
+        self._local_parts: Params = {}
+        self.running_statistics = frozenset(running_statistics(self._template))
+        """Of those that batch normalisation estimates from what it sees, instead of training them."""
         self.outputs = rehearsal.outputs(self._template, inputs.shape, min(2, training.batch))
         """How many classes the model tells apart."""
         self.executor = self._choose(executor)
@@ -141,7 +151,7 @@ class Learner:
 
     def _choose(self, wanted: str) -> Executor:
         layers = layers_of(self._template)
-        if layers is not None and not head_is_last(layers, self._head):
+        if layers is not None and not head_is_last(layers, self._parts):
             layers = None
         weights = sum(t.numel() for t in named_tensors(self._template).values())
         if wanted == "stacked" and layers is None:
@@ -153,10 +163,10 @@ class Learner:
         if wanted == "stacked" and not plain:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
-            return Stacked(layers, weights, self._head, self._prepare)
+            return Stacked(layers, weights, self._parts, self._prepare)
         example = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        split = find_split_point(self._template, self._head, example)
-        return Looped(self._template, self._head, split, self._prepare, self._bf16)
+        split = find_split_point(self._template, self._parts.head, example)
+        return Looped(self._template, self._parts, split, self._prepare, self._bf16)
 
     def _prepare(self, x: Tensor) -> Tensor:
         return self.inputs.prepare(x, self.dtype, self.device)
@@ -164,11 +174,18 @@ class Learner:
     # Models
 
     @property
+    def has_head(self) -> bool:
+        """Whether anything of the model belongs to the head."""
+        return any(map(self._parts.in_head, self.names))
+
+    @property
     def head_is_linear(self) -> bool:
         """Whether the head is one linear layer with a bias, on features that can be computed alone."""
-        modules = dict(self._template.named_modules())
-        layer = modules.get(self._head[0]) if len(self._head) == 1 else None
-        return self.executor.gives_features and type(layer) is nn.Linear and layer.bias is not None
+        head, modules = self._parts.head, dict(self._template.named_modules())
+        layer = modules.get(head[0]) if len(head) == 1 else None
+        if type(layer) is not nn.Linear or layer.bias is None or not self.executor.gives_features:
+            return False
+        return all(self._parts.in_head(f"{head[0]}.{name}") for name in ("weight", "bias"))
 
     def init(self, seed: int, draw: int, nodes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Params:
         """[S, ...] fresh models: the same for all nodes, or one per node (training.init)."""
@@ -187,9 +204,15 @@ class Learner:
         return self.training.optimiser.memory({k: v for k, v in params.items() if k in own}, own)
 
     def split(self, params: Params) -> tuple[Params, Params]:
-        """(core, head) of a model."""
-        head = {name: p for name, p in params.items() if under(name, self._head)}
+        """(core, head) of a model; local parts are with the core, wherever they lie."""
+        head = {name: p for name, p in params.items() if self._parts.in_head(name)}
         return {name: p for name, p in params.items() if name not in head}, head
+
+    def with_local(self, parts: Params) -> Learner:
+        """The same learner where nodes have these local parts [S, ...], and models that they heard have none."""
+        learner = copy.copy(self)
+        learner._local_parts = parts
+        return learner
 
     def module(self, params: Params) -> nn.Module:
         """A torch module with the weights of one node (no node axis), in evaluation mode."""
@@ -248,14 +271,16 @@ class Learner:
             return self._map(_without_gradients(task), self._blocks_of(samples))
 
     def compare(self, models: Params, receiver: Tensor, model: Tensor, samples: Samples) -> Tensor:
-        """Mean loss [E] of models[model[e]] on the samples of the node in row receiver[e]."""
+        """Mean loss [E] of models[model[e]], with the receiver's own local parts, on the samples of the node in row
+        receiver[e]."""
 
         def task(block: slice) -> Tensor:
             rows = receiver[block]
             nodes = slice(int(rows[0]), int(rows[-1]) + 1)
             drawn, shares = samples.of(nodes)[rows - rows[0]], self._log_shares(samples, nodes)
             shares = shares if shares is None else shares[rows - rows[0]]
-            return self.executor.losses(tree.rows(models, model[block]), drawn.x, drawn.y.to(self.device), shares)
+            whole = tree.rows(self._local_parts, rows) | tree.rows(models, model[block])
+            return self.executor.losses(whole, drawn.x, drawn.y.to(self.device), shares)
 
         with self.stopwatch.phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)

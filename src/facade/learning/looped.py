@@ -16,6 +16,7 @@ from facade.errors import ExperimentError
 from facade.learning.dropout import AddressedDropout
 from facade.learning.executor import Batches, Executor, Prepare, in_chunks
 from facade.learning.optimisers import Memory
+from facade.learning.parts import Parts
 from facade.learning.split_point import SplitPoint
 from facade.learning.torch_modules import copy_weights, named_tensors, under
 
@@ -30,17 +31,17 @@ class Looped(Executor):
     def __init__(
         self,
         module: nn.Module,
-        prefixes: tuple[str, ...],
+        parts: Parts,
         split: SplitPoint | None,
         prepare: Prepare,
         bf16: bool = False,
     ) -> None:
         self._template = module
         self._prepare = prepare
-        self._prefixes = prefixes
+        self._parts = parts
         self._split = split
         self.gives_features = split is not None
-        self.features_once = split is not None or all(under(name, prefixes) for name in named_tensors(module))
+        self.features_once = split is not None or all(under(name, parts.head) for name in named_tensors(module))
         self._bf16 = bf16
         self._local = threading.local()
 
@@ -52,7 +53,7 @@ class Looped(Executor):
         trained: Params = {
             name: p
             for name, p in module.named_parameters()
-            if p.requires_grad and (batches.only is None or under(name, self._prefixes) == (batches.only == "head"))
+            if p.requires_grad and (batches.only is None or self._parts.in_head(name) == (batches.only == "head"))
         }
         losses = []
         for step in range(batches.y.shape[1]):
@@ -140,7 +141,7 @@ class Looped(Executor):
         evaluation mode. Evaluation mode for a part that `only` freezes."""
         module.train()
         for name, part in module.named_modules():
-            if only is not None and under(name, self._prefixes) != (only == "head"):
+            if only is not None and self._parts.in_head(name) != (only == "head"):
                 part.training = False
 
 

@@ -119,6 +119,8 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "resnet8": resnet8,
     "resnet8-gn": resnet8_gn,
 }
+WITHOUT_RUNNING_STATISTICS = frozenset(MODELS) - {"resnet8"}
+"""Models in which no layer keeps running statistics."""
 
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from facade.core import seeds
 from facade.errors import ExperimentError, FacadeError
 from facade.learning.dropout import AddressedDropout
-from facade.learning.torch_modules import named_tensors, under
+from facade.learning.torch_modules import named_tensors
 
 
 def new_model(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:
@@ -29,14 +29,6 @@ def new_model(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str)
         raise
     except Exception as error:  # of a user's own class
         raise ExperimentError(f"the model cannot be made: {_first_line(error)}") from error
-
-
-def check_head(module: nn.Module, head: tuple[str, ...]) -> None:
-    """Refuse a head that is no part of the model."""
-    names = list(named_tensors(module))
-    for prefix in head:
-        if prefix != "*" and not any(under(name, (prefix,)) for name in names):
-            raise ExperimentError(f"model.head = '{prefix}' names no parameter; the model has: {', '.join(names)}")
 
 
 def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from facade.core.tree import Params
 from facade.learning.executor import Batches, Executor, Prepare, in_chunks
 from facade.learning.optimisers import Memory
-from facade.learning.torch_modules import is_chain, leaves, named_tensors, under
+from facade.learning.parts import Parts
+from facade.learning.torch_modules import is_chain, leaves, named_tensors
 
 MOST_WEIGHTS = 65_536
 """Above this, a block of four nodes leaves the cache and the looped executor is as fast."""
@@ -97,14 +98,14 @@ def layers_of(module: nn.Module) -> list[Layer] | None:
     return chain if sorted(weights) == sorted(named_tensors(module)) else None
 
 
-def head_is_last(layers: list[Layer], prefixes: tuple[str, ...]) -> bool:
+def head_is_last(layers: list[Layer], parts: Parts) -> bool:
     """Whether the head is a number of whole layers at the end of the chain."""
     weights = [
-        [under(name, prefixes) for name in (layer.weight, layer.bias) if name is not None]
+        [parts.in_head(name) for name in (layer.weight, layer.bias) if name is not None]
         for layer in layers
         if isinstance(layer, Linear)
     ]
-    whole = all(len(set(parts)) == 1 for parts in weights)
+    whole = all(len(set(tensors)) == 1 for tensors in weights)
     return whole and sorted(weights, key=any) == weights
 
 
@@ -118,10 +119,10 @@ class Stacked(Executor):
 
     name = "stacked"
 
-    def __init__(self, layers: list[Layer], weights: int, prefixes: tuple[str, ...], prepare: Prepare) -> None:
+    def __init__(self, layers: list[Layer], weights: int, parts: Parts, prepare: Prepare) -> None:
         self._prepare = prepare
         self.block = block_size(weights)
-        in_head = [isinstance(layer, Linear) and under(layer.weight, prefixes) for layer in layers]
+        in_head = [isinstance(layer, Linear) and parts.in_head(layer.weight) for layer in layers]
         at = in_head.index(True) if True in in_head else len(layers)
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
         self.gives_features = isinstance(layers[-1], Linear)

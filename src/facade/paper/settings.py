@@ -110,7 +110,7 @@ def experiment(part: Part, algorithm: str, heads: int | None, seed: int, scale: 
         "name": f"{setting.source}{'' if part.skew == 'rotate' else '-' + part.skew}-{part.clusters.replace(':', '-')}",
         "seed": seed,
         "data": {"source": setting.source, "clusters": part.clusters, "skew": part.skew, "root": str(scale.data)},
-        "model": {"name": setting.model},
+        "model": {"name": setting.model, "local": []},
         "algorithm": {"name": algorithm, "heads": heads or clusters, "warmup": warmup, "seeding": "none"},
         "training": {"rounds": rounds, "steps": setting.steps, "batch": 8, "lr": setting.rate(algorithm)},
         "evaluation": {"every": EVERY if share == 1 else max(1, rounds // 15)},
@@ -134,7 +134,7 @@ def _reduced(described: dict[str, Any], part: Part) -> dict[str, Any]:
     training = described["training"] | {"lr": 0.05, "steps": 10}
     return (
         described
-        | {"name": f"quick-{described['name']}", "data": data, "model": {"name": "mlp"}}
+        | {"name": f"quick-{described['name']}", "data": data, "model": {"name": "mlp", "local": []}}
         | {"training": training}
     )
 

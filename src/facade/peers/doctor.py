@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from facade.core.local_parts import published
 from facade.core.tree import row_bytes
 from facade.core.turn import listed
 from facade.errors import FacadeError
@@ -137,7 +138,7 @@ def _exchange(epoch: SiteEpoch, speeds: dict[str, LinkSpeed]) -> Iterator[Findin
     algorithm = epoch.setup.algorithm
     state = algorithm.init(epoch.shard)
     turn = epoch.plan.turn(epoch.shard, epoch.membership.first_round)
-    size = MessageForm(algorithm.message(turn, state)).size
+    size = MessageForm(published(algorithm, turn, state)).size
     wanted = len(listed(epoch.shard, algorithm.wanted(turn, state)).sender)
     if not wanted or not speeds:
         return

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from facade.core import tree
+from facade.core.local_parts import finished, mixed, published
 from facade.core.messages import EVERYONE, Edges, Post
 from facade.experiment.config import Experiment
 from facade.runs.result import Result
@@ -179,12 +180,12 @@ def check_equal_states_stay_equal(experiment: Experiment) -> None:
         turn = one_turn(setup, round)
         trained = algorithm.local(turn, algorithm.init(turn.shard))
         state = tree.map(lambda leaf: leaf[:1].expand_as(leaf).clone(), trained)
-        message = algorithm.message(turn, state)
+        message = published(algorithm, turn, state)
         heard = inbox_of(turn.shard, message, algorithm.wanted(turn, state))
-        mixed = [algorithm.mix(turn, state, heard)]
+        results = [mixed(algorithm, turn, state, heard)]
         if setup.plan.all_reduce:
-            mixed.append(algorithm.finish(turn, state, inbox_of(turn.shard, message, EVERYONE)))
-        for result in mixed:
+            results.append(finished(algorithm, turn, state, inbox_of(turn.shard, message, EVERYONE)))
+        for result in results:
             for before, after in zip(algorithm.models(state), algorithm.models(result), strict=True):
                 assert distance(after, before) < 8 * torch.finfo(setup.learner.dtype).eps
 
@@ -197,7 +198,8 @@ def check_no_messages_is_local_training(experiment: Experiment) -> None:
     for round in range(experiment.training.rounds):
         turn = one_turn(setup, round)
         trained = algorithm.local(turn, state)
-        state = algorithm.mix(turn, trained, inbox_of(turn.shard, algorithm.message(turn, trained), NOBODY))
+        heard = inbox_of(turn.shard, published(algorithm, turn, trained), NOBODY)
+        state = mixed(algorithm, turn, trained, heard)
         for before, after in zip(algorithm.models(trained), algorithm.models(state), strict=True):
             assert before.keys() == after.keys()
             assert all(torch.equal(before[name], after[name]) for name in before)

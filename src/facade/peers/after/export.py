@@ -9,7 +9,7 @@ import torch
 
 from facade.analysis import metrics
 from facade.errors import ExperimentError
-from facade.export.model_card import files_section, input_words, never_tested
+from facade.export.model_card import files_section, input_words, local_section, never_tested
 from facade.export.package import WrittenPackage, package
 from facade.export.portable import Deployed
 from facade.peers.after.outcome import SiteFacts, read_site
@@ -31,7 +31,8 @@ def export_site(home: Path, out: Path) -> WrittenPackage:
     model = Deployed(setup.learner.module(weights), setup.learner.inputs, setup.learner.dtype, stored).eval()
 
     def about(files: list[str], left_out: dict[str, str]) -> str:
-        return _card(facts, membership, stored, files_section(files, left_out))
+        own = local_section(setup.learner.local_names, setup.learner.running_statistics)
+        return _card(facts, membership, stored, files_section(files, left_out)) + own
 
     return package(model, setup.experiment.model.name, setup.federation.classes, out, about)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from facade.core.local_parts import mixed, published
 from facade.core.messages import Everyone, Inbox, Post
 from facade.errors import FacadeError
 from facade.peers.node.journal import Journal
@@ -57,7 +58,7 @@ class Hearing:
         rounds still keep, by the algorithm's own rule. BehindError if the others have gone on meanwhile."""
         algorithm, limits = epoch.setup.algorithm, epoch.membership.limits
         turn = epoch.plan.turn(epoch.shard, round)
-        own = algorithm.message(turn, state)
+        own = published(algorithm, turn, state)
         enough = 3 * algorithm.heads_compared
         heard: dict[int, Any] = {}
         oldest = max(epoch.membership.first_round, round - limits.window // 2 + 1)
@@ -68,7 +69,7 @@ class Hearing:
             except BehindError:
                 if earlier == round:
                     raise
-        return algorithm.mix(turn, state, inbox_of(epoch.number, own, heard, False))
+        return mixed(algorithm, turn, state, inbox_of(epoch.number, own, heard, False))
 
     def _hear(self, epoch: SiteEpoch, round: int, senders: list[int], own: Any, policy: Policy) -> dict[int, Any]:
         if not senders:
