@@ -42,10 +42,18 @@ def samples(purpose="train", round=0, count=12):
 
 
 def learner(
-    factory, *, head=("head",), optimiser=None, init="common", dtype=torch.float64, executor="auto", loss="plain"
+    factory,
+    *,
+    head=("head",),
+    local=(),
+    optimiser=None,
+    init="common",
+    dtype=torch.float64,
+    executor="auto",
+    loss="plain",
 ):
     training = Training(steps=3, batch=4, optimiser=optimiser or SGD(0.1), init=init, loss=loss)
-    return Learner(factory, head, INPUTS, training, dtype=dtype, executor=executor, threads=1)
+    return Learner(factory, head, INPUTS, training, local=local, dtype=dtype, executor=executor, threads=1)
 
 
 def mlp():

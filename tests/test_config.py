@@ -1,6 +1,7 @@
 import dataclasses
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,6 +13,7 @@ from facade.algorithms.el import EL
 from facade.experiment.decisive_settings import ADDED_LATER, decisive_settings
 
 DIGITS = {"data": {"source": "digits", "clusters": "30:2"}}
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def test_only_source_and_clusters_are_required():
@@ -50,10 +52,25 @@ def test_what_changes_the_result_is_hashed(setting):
 def test_an_experiment_that_is_older_than_a_field_is_the_one_in_which_the_field_changes_nothing(section, key):
     today = Experiment.of(DIGITS).model_dump()
     older = today | {section: {k: v for k, v in today[section].items() if k != key}}
-    assert today[section][key] == ADDED_LATER[section][key]
+    assert Experiment.of(older).model_dump()[section][key] == ADDED_LATER[section][key]
     assert Experiment.of(older).hash == Experiment.of(DIGITS).hash
     assert decisive_settings(older) == decisive_settings(today)
     assert f"{section}.{key}" not in decisive_settings(today)
+
+
+def test_an_older_experiment_averages_running_statistics_which_stay_at_their_nodes_today():
+    today = Experiment.of(DIGITS, ["model.name=resnet8"])
+    older = today.model_dump() | {"model": {"name": "resnet8", "head": "head"}}
+    assert (today.model.local, Experiment.of(older).model.local) == (["running-statistics"], [])
+    assert Experiment.of(older).hash == today.with_("model.local=[]").hash != today.hash
+    assert Experiment.of(older, ["algorithm.name=el"]).model.local == []
+    assert Experiment.of(DIGITS | {"model": {"name": "resnet8", "head": "head"}}).hash == today.hash
+
+
+def test_kept_runs_mean_what_they_meant():
+    kept = [Experiment.load(path) for path in sorted(RESULTS.glob("*/experiment.toml"))]
+    assert len(kept) > 50
+    assert {(*run.model.local, run.training.loss) for run in kept} == {("plain",)}
 
 
 def test_a_field_that_was_added_later_counts_once_it_changes_something():

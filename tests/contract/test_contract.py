@@ -182,8 +182,8 @@ def test_revival_keeps_the_contract(check, memory, monkeypatch):
     assert sum(revived) > 0
 
 
-def test_running_statistics_travel_and_counters_stay():
-    setup = driving.prepared(tiny("el", "model.name=contract.own:Normed"))
+def test_running_statistics_travel_if_nothing_is_local_and_counters_stay():
+    setup = driving.prepared(tiny("el", "model.name=contract.own:Normed", "model.local=[]"))
     names = set(tree.flatten(driving.driven(setup).posts[0][0].outbox))
     assert {"model/body.1.running_mean", "model/body.1.running_var"} <= names
     assert not any(name.endswith("num_batches_tracked") for name in names)

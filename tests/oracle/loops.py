@@ -41,6 +41,7 @@ class World:
         self.lr = experiment.training.lr
         self.init = experiment.training.init
         self.balanced = experiment.training.loss == "balanced"
+        self.local = tuple(experiment.model.local)
         self.network = experiment.network
         self.federation = federation
         self._make = models.factory(experiment.model.name, federation.shape, len(federation.classes))
@@ -55,6 +56,10 @@ class World:
         with seeds.global_torch(self.seed, "init", *address):
             module = self._make().double()
         return {name: weight.detach().clone() for name, weight in module.named_parameters()}
+
+    def stays(self, model: Model) -> Model:
+        """What of a model never leaves its node."""
+        return {name: weight for name, weight in model.items() if name.startswith(self.local)}
 
     def samples(self, purpose: str, round: int, node: int, count: int) -> tuple[Tensor, Tensor]:
         rows = self.federation.training.rows[node]
@@ -179,12 +184,13 @@ def el(world: World, all_reduce: bool = True) -> Moments:
         after = []
         for i in range(world.n):
             members = sorted([i, *world.arrived(t, i, world.neighbours(t, i))])
-            mixed = {"model": average([sent[j] for j in members])}
+            mixed = {"model": average([sent[j] for j in members]) | world.stays(sent[i])}
             after.append(mixed if world.online(t, i) else nodes[i])
         nodes = after
         moments.append(nodes)
     if all_reduce:
-        moments.append([{"model": average([node["model"] for node in nodes])} for _ in nodes])
+        everyone = average([node["model"] for node in nodes])
+        moments.append([{"model": everyone | world.stays(node["model"])} for node in nodes])
     return moments
 
 
@@ -245,7 +251,7 @@ def dac(world: World, two_hop: bool, a: float, b: float, all_reduce: bool) -> Mo
             heard = world.arrived(t, i, _drawn_peers(world, t, i, node, tau))
             measured, told = dict(node["measured"]), dict(node["told"])
             for j in heard:
-                loss = world.mean_loss(sent[j]["model"], "compare", t, i)
+                loss = world.mean_loss(sent[j]["model"] | world.stays(sent[i]["model"]), "compare", t, i)
                 measured[j] = np.float32(1 / max(loss, 1e-6))
             for bridge in heard if two_hop else []:
                 for j, score in sent[bridge]["scores"].items():
@@ -253,13 +259,14 @@ def dac(world: World, two_hop: bool, a: float, b: float, all_reduce: bool) -> Mo
                     if before is None or before == bridge or measured[bridge] > measured[before]:
                         told[j] = (bridge, score)
             members = sorted([i, *heard])
-            mixed = {"model": average([sent[j]["model"] for j in members]), "measured": measured, "told": told}
+            model = average([sent[j]["model"] for j in members]) | world.stays(sent[i]["model"])
+            mixed = {"model": model, "measured": measured, "told": told}
             after.append(mixed if world.online(t, i) else node)
         nodes = after
         moments.append(nodes)
     if all_reduce:
         everyone = average([node["model"] for node in nodes])
-        moments.append([{**node, "model": everyone} for node in nodes])
+        moments.append([{**node, "model": everyone | world.stays(node["model"])} for node in nodes])
     return moments
 
 

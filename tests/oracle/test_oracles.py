@@ -110,6 +110,13 @@ HEADS |= {
     "ifca, balanced": ("algorithm.warmup=0", *UNEQUAL),
 }
 
+BASELINES |= {
+    "el, local core": ('model.local=["core.1"]',),
+    "el, local head, losses": ('model.local=["head"]', *TROUBLE),
+    "dac, local core, with a final exchange": ('model.local=["core.1"]', "algorithm.all_reduce=true"),
+    "dac, local bias, losses": ('model.local=["head.bias"]', *TROUBLE),
+}
+
 CASES = BASELINES | HEADS
 
 

@@ -28,6 +28,17 @@ def test_sites_in_memory_reach_the_state_of_the_simulator(algorithm, loss, tmp_p
     assert audited(sites.homes) == []
 
 
+@pytest.mark.parametrize("algorithm", ["el", "dac", "facade"])
+def test_sites_in_memory_keep_local_parts_as_the_simulator_does(algorithm, tmp_path):
+    local = ('model.local=["core.1.bias"]', "training.rounds=4", "evaluation.every=4")
+    experiment = tiny(*FOUR, *local, f"algorithm.name={algorithm}")
+    with founded(experiment, tmp_path, "patient", QUICK) as sites, opened(sites.homes) as nodes:
+        outcomes = run_all(nodes)
+    summary = run(experiment).summary
+    assert tree.joint([outcome.state_sha256 for outcome in outcomes.values()]) == summary["state_sha256"]
+    assert audited(sites.homes) == []
+
+
 def test_a_leaf_of_a_star_learns_that_it_was_removed(tmp_path):
     rounds = ("training.rounds=12", "evaluation.every=12", "training.steps=1")
     experiment = tiny('data.clusters="4"', "data.skew=none", "topology.name=star", "algorithm.name=dpsgd", *rounds)

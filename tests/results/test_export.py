@@ -64,6 +64,16 @@ def without_onnx(monkeypatch):
     monkeypatch.setattr(portable, "onnx", lambda model: WrittenForm(None, "not wanted here"))
 
 
+def test_a_card_says_what_is_the_nodes_own_and_what_another_site_does_about_it(runs, tmp_path, without_onnx):
+    export(runs / "mlp", tmp_path / "head", head=1)
+    export(runs / "resnet8", tmp_path / "node", node=2)
+    assert "own" not in (tmp_path / "head" / "README.md").read_text().split("## Where it comes from")[1]
+    card = (tmp_path / "node" / "README.md").read_text()
+    assert "## What is this node's own\n\n`core.1.running_mean`, `core.1.running_var`" in card
+    assert "layer.reset_running_stats()" in card
+    assert "Train the others" not in card
+
+
 def test_an_exported_model_predicts_as_in_the_run_where_facade_is_not_installed(runs, tmp_path, without_onnx):
     export(runs / "mlp", tmp_path / "head", head=1)
     export(runs / "resnet8", tmp_path / "node", node=2)

@@ -2,19 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from facade import Experiment, run
 from facade.data.section import DataSection
-from facade.export.recommend import recommend
+from facade.export.recommend import recommend, site_data
+from facade.learning.running_statistics import estimate
 from results.conftest import tiny
 
 
-def site(path, order):
+def site(path, order, contrast=15):
     """300 digits, their classes numbered in an order of the site's own."""
     raw = load_digits()
-    x, y = (raw.images * 15).astype(np.uint8)[:300], np.argsort(order)[raw.target[:300]]
+    x, y = (raw.images * contrast).astype(np.uint8)[:300], np.argsort(order)[raw.target[:300]]
     np.savez(path, x_train=x, y_train=y, x_test=x[:20], y_test=y[:20], classes=np.array([str(d) for d in order]))
 
 
@@ -29,6 +31,25 @@ def test_a_sites_classes_are_matched_by_name_and_all_its_samples_count(tmp_path)
     for one, other in zip(*fits_by_order, strict=True):
         assert (one.head, one.accuracy) == (other.head, other.accuracy)
         assert one.loss == pytest.approx(other.loss)
+
+
+def test_running_statistics_of_the_site_take_the_place_of_those_that_stayed_at_their_nodes(tmp_path):
+    sizes = ("data.clusters=2:2", "topology.degree=2", "training.rounds=20", "training.steps=5", "training.lr=0.1")
+    settings = ("algorithm.name=el", "model.name=contract.own:Normed", "data.skew=contrast", "data.severity=4")
+    result = run(tiny(*sizes, *settings), tmp_path / "run")
+    site(tmp_path / "site.npz", np.arange(10), contrast=2)
+    data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
+    recommendation = recommend(tmp_path / "run", data)
+    assert recommendation.estimated == ["body.1.running_mean", "body.1.running_var"]
+    assert recommendation.untrained == []
+    (offered,) = recommendation.models  # all nodes share the rest
+    assert offered.nodes == [0, 1, 2, 3]
+    samples = site_data(data, [str(digit) for digit in range(10)], (1, 8, 8))
+    module, x = result.model(0), result.learner.inputs.prepare(samples.x, torch.float32)
+    as_it_was = (module(x).argmax(1) == samples.y).double().mean()
+    estimate(module, [x])
+    assert offered.accuracy == pytest.approx(float((module(x).argmax(1) == samples.y).double().mean()), abs=0.01)
+    assert offered.accuracy > as_it_was + 0.05
 
 
 @pytest.mark.parametrize("count", [20, 60])

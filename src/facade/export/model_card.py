@@ -91,7 +91,10 @@ with torch.no_grad():
     for samples in batches:
         model(samples)
 model.eval()
-```"""
+```
+
+Where `load` reads `model.pt2`, statistics are fixed. There, do the same with the run's own module, as
+`facade.learning.running_statistics.estimate` does."""
 
 
 def input_words(facts: dict[str, Any]) -> str:
