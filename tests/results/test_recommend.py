@@ -13,10 +13,12 @@ from facade.learning.running_statistics import estimate
 from results.conftest import tiny
 
 
-def site(path, order, contrast=15):
+def site(path, order, contrast=1.0):
     """300 digits, their classes numbered in an order of the site's own."""
     raw = load_digits()
-    x, y = (raw.images * contrast).astype(np.uint8)[:300], np.argsort(order)[raw.target[:300]]
+    mean = raw.images.mean((1, 2), keepdims=True)
+    images = mean + (raw.images - mean) * contrast
+    x, y = (images * 15).astype(np.uint8)[:300], np.argsort(order)[raw.target[:300]]
     np.savez(path, x_train=x, y_train=y, x_test=x[:20], y_test=y[:20], classes=np.array([str(d) for d in order]))
 
 
@@ -37,7 +39,7 @@ def test_running_statistics_of_the_site_take_the_place_of_those_that_stayed_at_t
     sizes = ("data.clusters=2:2", "topology.degree=2", "training.rounds=20", "training.steps=5", "training.lr=0.1")
     settings = ("algorithm.name=el", "model.name=contract.own:Normed", "data.skew=contrast", "data.severity=4")
     result = run(tiny(*sizes, *settings), tmp_path / "run")
-    site(tmp_path / "site.npz", np.arange(10), contrast=2)
+    site(tmp_path / "site.npz", np.arange(10), contrast=0.2)
     data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
     recommendation = recommend(tmp_path / "run", data)
     assert recommendation.estimated == ["body.1.running_mean", "body.1.running_var"]

@@ -61,6 +61,7 @@ def recommend(
     _print_local_parts(console, recommendation)
     if as_json:
         facts = {"fits": [_facts(fit) for fit in fits], "unused": recommendation.unused, "lead": None}
+        facts |= {"estimated": recommendation.estimated, "untrained": recommendation.untrained}
         if len(fits) > 1:
             ahead = lead(fits[0], fits[1])
             facts["lead"] = ahead._asdict() | {"clear": ahead.clear}
