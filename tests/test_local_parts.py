@@ -68,10 +68,12 @@ def test_models_with_local_parts_keep_the_contract(name, check):
     check(tiny(name, *NORMED, 'model.local=["body.1"]'))
 
 
+@pytest.mark.filterwarnings("ignore:network.loss")  # of trouble in which seeds may not be agreed on
+@pytest.mark.filterwarnings("ignore:this model cannot be split before its head")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_seeding_with_a_head_of_several_parts_of_which_one_is_local_keeps_the_contract(check):
     parts = ('model.head=["body.1", "head"]', "algorithm.seeding=farthest", "algorithm.warmup=1")
-    check(tiny("facade", *NORMED[:2], *parts, "training.rounds=14", "evaluation.every=14"))
+    check(tiny("facade", *NORMED[:2], *parts, "training.rounds=16", "evaluation.every=16"))
 
 
 def test_an_entry_that_is_called_as_a_local_tensor_is_sent_all_the_same(monkeypatch):
