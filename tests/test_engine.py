@@ -37,7 +37,7 @@ def test_rows_judge_the_chosen_head_and_the_best_one_only_when_asked():
         setup = prepared(tiny("facade", "algorithm.heads=3", "algorithm.warmup=0", f"evaluation.head={head}"))
         journey, parts = driven(setup), setup.federation
         models = setup.algorithm.models(journey.state) if head == "oracle" else [setup.algorithm.model(journey.state)]
-        expected = evaluate(setup.shards()[0], models, parts.tests, parts.test_of, 10)
+        expected = evaluate(setup.shards()[0], models, parts.tests, parts.test_of)
         found[head] = [row["confusion"] for row in journey.rows() if row["kind"] == "final"]
         assert found[head] == expected.confusion.tolist()
     assert found["chosen"] != found["oracle"]
@@ -46,7 +46,7 @@ def test_rows_judge_the_chosen_head_and_the_best_one_only_when_asked():
 def test_validation_numbers_are_measured_on_validation_data():
     setup = prepared(tiny("el", "data.validation=0.2"))
     journey, parts = driven(setup), setup.federation
-    expected = evaluate(setup.shards()[0], [setup.algorithm.model(journey.state)], parts.validations, parts.test_of, 10)
+    expected = evaluate(setup.shards()[0], [setup.algorithm.model(journey.state)], parts.validations, parts.test_of)
     finals = [row for row in journey.rows() if row["kind"] == "final"]
     assert [row["validation_confusion"] for row in finals] == expected.confusion.tolist()
     assert expected.confusion[0].sum() == len(parts.validations[0]) != len(parts.tests[0])
@@ -107,8 +107,8 @@ def test_of_several_models_the_oracle_takes_the_one_with_the_lowest_test_loss(ex
     shard, federation = setup.shards()[0], setup.federation
     state = driven(setup).states()[-2]
     models = setup.algorithm.models(state)
-    each = [evaluate(shard, [model], federation.tests, federation.test_of, 10) for model in models]
-    best = evaluate(shard, models, federation.tests, federation.test_of, 10)
+    each = [evaluate(shard, [model], federation.tests, federation.test_of) for model in models]
+    best = evaluate(shard, models, federation.tests, federation.test_of)
     for node in range(8):
         winner = min(range(3), key=lambda j: each[j].loss[node].item())
         assert best.loss[node] == each[winner].loss[node]

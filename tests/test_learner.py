@@ -293,7 +293,7 @@ def test_an_examination_counts_true_class_by_predicted_class(executor):
         for count in (2100, 7)
     ]
     test_of = np.array([1, 0, 1])
-    examined = made.examine(params, tests, test_of, CLASSES)
+    examined = made.examine(params, tests, test_of)
     for node in range(3):
         test = tests[test_of[node]]
         module = made.module(tree.rows(params, node))

@@ -18,6 +18,7 @@ import numpy as np
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts, Floats
 from facade.core import seeds
+from facade.core.plan import OTHER_PRIOR
 from facade.runs.federation_facts import differing_facts
 from facade.runs.history import Evaluation, History
 from facade.runs.result import measure
@@ -96,6 +97,7 @@ def numbers(run: History, target: float | None = None, local: Sequence[History] 
     observed = [name for name in named if name in ("fair_accuracy", "all") or name.startswith("cluster_")]
     named |= {f"highest_{name}": max(numbers[name] for numbers in every) for name in observed}
     named |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
+    named |= _under_other_prior(run)
     if target is not None and (reached := cost_to(run, target)) is not None:
         named |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}
     if (other := alone(run, local)) is not None:
@@ -108,27 +110,36 @@ def numbers(run: History, target: float | None = None, local: Sequence[History] 
     return named
 
 
+def _under_other_prior(run: History) -> Numbers:
+    """Accuracies with the prior that does not count, its name in front: `flat_all`, `own_cluster_0`."""
+    if run.final.prior is None or run.final.under_other_prior is None:
+        return {}
+    measured = _by_name(measure(run.final.under_other_prior, run.cluster))
+    accuracies = {name: share for name, share in measured.items() if name == "all" or name.startswith("cluster_")}
+    return {f"{OTHER_PRIOR[run.final.prior]}_{name}": share for name, share in accuracies.items()}
+
+
 def tested(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
     """The numbers of one evaluation on test data."""
-    return _flat(measure(evaluation.confusion, cluster, evaluation.choice))
+    return _by_name(measure(evaluation.confusion, cluster, evaluation.choice))
 
 
 def validated(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
     """The same on validation data, and the mean `loss`; nothing where there are none."""
     if evaluation.validation is None or evaluation.validation_loss is None:
         return {}
-    return _flat(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+    return _by_name(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
 
 
-def _flat(measured: dict[str, object]) -> Numbers:
+def _by_name(measured: dict[str, object]) -> Numbers:
     clusters = measured.get("clusters")
-    flat: Numbers = {}
+    named: Numbers = {}
     if isinstance(clusters, list):
-        flat = {f"cluster_{c}": share for c, share in enumerate(clusters)}
-        flat["worst_cluster"] = min(clusters)
+        named = {f"cluster_{c}": share for c, share in enumerate(clusters)}
+        named["worst_cluster"] = min(clusters)
         if len(clusters) > 1:
-            flat["gap"] = max(clusters) - min(clusters)
-    return flat | {name: float(v) for name, v in measured.items() if isinstance(v, int | float)}
+            named["gap"] = max(clusters) - min(clusters)
+    return named | {name: float(v) for name, v in measured.items() if isinstance(v, int | float)}
 
 
 # How sure
@@ -202,7 +213,7 @@ def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
     """[RESAMPLES] draws of the final evaluation's numbers."""
     shifts, draws = [], []
     for confusion in resampled(run.final.confusion, run.test_of):
-        draws.append(_flat(measure(confusion, run.cluster)))
+        draws.append(_by_name(measure(confusion, run.cluster)))
         shifts.append(metrics.accuracy(confusion))
     always = set.intersection(*(set(draw) for draw in draws))  # a rare class may be missing from a draw
     noise = {name: np.array([draw[name] for draw in draws]) for name in draws[0] if name in always}

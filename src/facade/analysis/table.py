@@ -15,6 +15,8 @@ from facade.data.clusters import cluster_names
 from facade.runs.history import History
 
 ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
+PRIORS = {"flat": "as if all classes were equally frequent", "own": "with every node's own label shares added"}
+"""How models that were trained with the balanced loss predict."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class TableLine:
     """Who chose which head, run by run; None without heads."""
     tested_by_oracle: bool = False
     """Whether heads were chosen on test data."""
+    prior: str | None = None
+    """Which prior counts; None with the plain loss."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Table:
             parts.append(f"one seed: [95 % interval, {TEST_NOISE}]")
         if any(line.tested_by_oracle for line in self.lines):
             parts.append(ORACLE_NOTE)
+        for prior in sorted({line.prior for line in self.lines if line.prior is not None}):
+            parts.append(f"balanced loss, prior = {prior}: predicted {PRIORS[prior]}")
         return "; ".join(parts)
 
 
@@ -125,6 +131,7 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
             estimates(group, target, local),
             [settlement(run) for run in group],
             any(run.tested_by_oracle for run in group),
+            group[0].final.prior,
         )
         for label, group in zip(labels(groups), groups, strict=True)
     ]
@@ -245,7 +252,8 @@ def _as_json(line: TableLine) -> dict[str, Any]:
         for name, estimate in line.cells.items()
     }
     heads = [None if one is None else vars(one) | {"shares": one.shares.tolist()} for one in line.settlements]
-    return {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
+    facts = {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
+    return facts if line.prior is None else facts | {"prior": line.prior}
 
 
 def pairs(table: Table, line: TableLine) -> list[tuple[str, str]]:

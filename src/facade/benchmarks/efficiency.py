@@ -121,7 +121,7 @@ def evaluation(pairs: int = 6, tests: int = 1024) -> dict[str, Any]:
     loop = BareLoop(_module(), cores())
 
     def ours() -> None:
-        learner.examine(model, data.tests[:1], np.zeros(8, np.int64), 10)
+        learner.examine(model, data.tests[:1], np.zeros(8, np.int64))
 
     ours()
     ratios, mine, theirs = pairwise(ours, lambda: loop.forward(parts, 8), pairs)
@@ -163,7 +163,7 @@ def print_memory(started: float) -> None:
     first = time.perf_counter() - started
     game.advance(2)
     learner, state = game.setup.learner, game.state
-    learner.examine(game.setup.algorithm.model(state), [data.tests[0][:1024]], np.zeros(NODES, np.int64), 10)
+    learner.examine(game.setup.algorithm.model(state), [data.tests[0][:1024]], np.zeros(NODES, np.int64))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"peak_rss_mb": round(peak / 1e6), "seconds_to_the_end_of_training_round_1": round(first, 1)}))
 

@@ -31,6 +31,8 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
     print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
+        if predicted := prediction(result.summary, sizes):
+            console.print(f"{name}: {predicted}")
         sentence = settlement(result.summary, cluster, sizes)
         if sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
@@ -78,6 +80,20 @@ def _settled(summary: Row) -> str:
     if summary["settled"] is None:
         return "-"
     return "yes" if summary["settled"] else "apart" if summary["separated"] else "no"
+
+
+def prediction(summary: Row, sizes: Sequence[int]) -> str | None:
+    """In words, which prior counts, and the accuracies under the other one; None with the plain loss."""
+    from facade.analysis.table import PRIORS
+    from facade.core.plan import OTHER_PRIOR
+
+    if "prior" not in summary:
+        return None
+    prior, other = summary["prior"], OTHER_PRIOR[summary["prior"]]
+    names = cluster_names([sizes], len(sizes)) if f"{other}_clusters" in summary else []
+    shares = dict(zip(names, summary.get(f"{other}_clusters", []), strict=True)) | {"all": summary[f"{other}_all"]}
+    listed = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+    return f"predicted {PRIORS[prior]} (prior = {prior}); {PRIORS[other]}: {listed}."
 
 
 def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> str | None:

@@ -15,7 +15,7 @@ from facade.core import tree
 from facade.core.algorithm import Algorithm
 from facade.core.local_parts import finished, mixed, published
 from facade.core.messages import EVERYONE, Deliveries, Inbox, Post
-from facade.core.plan import Plan
+from facade.core.plan import OTHER_PRIOR, Plan
 from facade.core.turn import Shard, Turn
 from facade.core.types import Ids, Row
 from facade.data.federation import Federation
@@ -186,10 +186,12 @@ def _evaluations(
         models = algorithm.models(state) if plan.head == "oracle" else [algorithm.model(state)]
         tests = {"": federation.tests, "validation_": federation.validations}
         rows: list[Row] = [{"kind": "evaluation", "round": done, "node": node} for node in shard.nodes.tolist()]
+        prior = plan.prior_for(federation)
+        priors = _priors(shard, prior)
         for prefix, sets in tests.items():
             if sets is None:
                 continue
-            examined = evaluate(shard, models, sets, federation.test_of[shard.nodes], len(federation.classes))
+            examined = evaluate(shard, models, sets, federation.test_of[shard.nodes], priors)
             broken = shard.nodes[~torch.isfinite(examined.loss).numpy()]
             if len(broken):
                 raise DivergedError(
@@ -199,33 +201,45 @@ def _evaluations(
             for i, row in enumerate(rows):
                 row[f"{prefix}confusion"] = examined.confusion[i].tolist()
                 row[f"{prefix}loss"] = examined.loss[i].item()
+                if priors is not None:
+                    row[f"{prefix}{OTHER_PRIOR[prior]}_confusion"] = examined.others[i, 0].tolist()
         choice = algorithm.notes(state).get("choice")
         if choice is not None:
             rows = [{**row, "choice": c} for row, c in zip(rows, choice.tolist(), strict=True)]
         return rows
 
 
+def _priors(shard: Shard, prior: str) -> Tensor | None:
+    """[S, 2, classes] what is added to outputs before a prediction: for the one that counts, and for the other. None
+    with the plain loss, by which models learn how frequent labels are."""
+    own = shard.learner.log_shares(shard.data)
+    if own is None:
+        return None
+    flat = torch.zeros_like(own)
+    return torch.stack([own, flat] if prior == "own" else [flat, own], 1).cpu()
+
+
 def evaluate(
-    shard: Shard, models: list[dict[str, Tensor]], tests: list[Labelled], test_of: Ids, classes: int
+    shard: Shard, models: list[dict[str, Tensor]], tests: list[Labelled], test_of: Ids, priors: Tensor | None = None
 ) -> Examined:
-    """Every node's model on its own test set; of several models (the oracle), the one with the
-    lowest test loss. Equal models on the same test set are evaluated once."""
-    results = [_examine(shard.learner, model, tests, test_of, classes) for model in models]
+    """Every node's model on its own test set, under its priors [S, 1 + p, classes] if there are any; of several models
+    (the oracle), the one with the lowest test loss. Equal models on the same test set are evaluated once."""
+    results = [_examine(shard.learner, model, tests, test_of, priors) for model in models]
     best = torch.stack([r.loss for r in results]).argmin(0)
     rows = torch.arange(len(best))
     return Examined(*(torch.stack(part)[best, rows] for part in zip(*results, strict=True)))
 
 
-def _examine(learner: Learner, model: dict[str, Tensor], tests: list[Labelled], test_of: Ids, classes: int) -> Examined:
-    size = len(test_of)
-    confusion = torch.zeros(size, classes, classes, dtype=torch.int64)
-    loss = torch.zeros(size, dtype=torch.float64)
+def _examine(
+    learner: Learner, model: dict[str, Tensor], tests: list[Labelled], test_of: Ids, priors: Tensor | None
+) -> Examined:
     twins: dict[tuple[int, str], list[int]] = {}
-    for row, digest in enumerate(tree.digests(model, size)):
+    for row, digest in enumerate(tree.digests(model, len(test_of))):
         twins.setdefault((int(test_of[row]), digest), []).append(row)
-    first = np.array([group[0] for group in twins.values()])
-    examined = learner.examine(tree.rows(model, torch.from_numpy(first)), tests, test_of[first], classes)
-    for i, group in enumerate(twins.values()):
-        confusion[group] = examined.confusion[i]
-        loss[group] = examined.loss[i]
-    return Examined(confusion, loss)
+    groups = list(twins.values())
+    first = np.array([group[0] for group in groups])
+    theirs = None if priors is None else [priors[group] for group in groups]
+    examined = learner.examine(tree.rows(model, torch.from_numpy(first)), tests, test_of[first], theirs)
+    if priors is None:  # what one of the twins gets, all get
+        examined = tree.rows(examined, torch.tensor([i for i, group in enumerate(groups) for _ in group]))
+    return tree.rows(examined, torch.from_numpy(np.argsort(np.concatenate(groups))))

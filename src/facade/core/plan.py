@@ -15,6 +15,9 @@ from facade.core.messages import EVERYONE, Edges, Everyone
 from facade.core.topology import Graph, Topology
 from facade.core.turn import Shard, Turn, listed
 from facade.core.types import Ids
+from facade.data.federation import Federation
+
+OTHER_PRIOR = {"flat": "own", "own": "flat"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Plan:
     """Whether the run ends with one exchange in which everybody hears everybody."""
     head: Literal["chosen", "oracle"] = "chosen"
     """The head that nodes are tested with."""
+    prior: Literal["auto", "flat", "own"] = "auto"
+    """What is added to outputs before predictions that count, where label shares are out of the loss."""
     founding_n: int | None = None
     """Nodes that the run began with, where some have come or gone since; None: n."""
 
@@ -79,6 +84,12 @@ class Plan:
     def evaluates(self, done: int) -> bool:
         """Whether there is an evaluation after `done` rounds."""
         return done == self.rounds or done % self.every == 0
+
+    def prior_for(self, federation: Federation) -> Literal["flat", "own"]:
+        """What counts; "auto": own where nodes are tested on labels as they hold them."""
+        if self.prior != "auto":
+            return self.prior
+        return "own" if federation.own_tests else "flat"
 
     def turn(self, shard: Shard, round: int) -> Turn:
         """A round as a shard sees it; the one after the last is the final exchange."""

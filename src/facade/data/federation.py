@@ -41,6 +41,8 @@ class Federation:
     """Training images that no node holds."""
     overlapping: bool = False
     """Whether nodes may hold the same image (partition "sampled")."""
+    own_tests: bool = False
+    """Whether nodes are tested on labels as they hold them: on samples of their own, or on their cluster's classes."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
 
@@ -151,5 +153,6 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         cluster=cluster,
         leftover=int((~kept_back).sum()) - distinct,
         overlapping=overlapping,
+        own_tests=dataset.test_node is not None or views.classes is not None,
         notes=dataset.notes,
     )

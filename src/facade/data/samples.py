@@ -115,10 +115,6 @@ class Samples:
     def __len__(self) -> int:
         return len(self.data.nodes)
 
-    def log_shares(self, block: slice, classes: int) -> Tensor:
-        """[b, classes] float64: how frequent classes are at each node of a block, as `Holdings.log_shares` says."""
-        return self.data.log_shares(block, classes)
-
     def of(self, block: slice) -> Labelled:
         """x [b, count, ...] and y [b, count] of a block of hosted nodes."""
         if self.count is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import tomli_w
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from facade.algorithms import ALGORITHMS
 from facade.core.names import is_foreign, look_up
@@ -57,6 +57,15 @@ class Experiment(Section):
     training: TrainingSection
     evaluation: EvaluationSection
     runtime: RuntimeSection
+
+    @model_validator(mode="after")
+    def _prior_is_needed(self) -> Self:
+        if self.evaluation.prior != "auto" and self.training.loss == "plain":
+            raise ValueError(
+                f"evaluation.prior = '{self.evaluation.prior}' needs training.loss = 'balanced'; with 'plain', models"
+                " learn how frequent labels are, and nothing is added to their outputs: leave prior out"
+            )
+        return self
 
     @classmethod
     def load(cls, path: str | Path, settings: Iterable[str] = (), preset: str | None = None) -> Self:

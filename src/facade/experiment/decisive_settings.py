@@ -21,6 +21,7 @@ ADDED_LATER: dict[str, dict[str, Any]] = {
     "model": {"local": []},
     "topology": {"edges": ""},
     "training": {"loss": "plain"},
+    "evaluation": {"prior": "auto"},
 }
 """Fields that were added after experiments had been run, and the values with which they change nothing: with these an
 experiment is the one that was run before there was such a field. Defaults may be others."""

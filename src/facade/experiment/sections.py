@@ -120,6 +120,9 @@ class EvaluationSection(Section):
     """The head a node is tested with: the one it chose, or the one best on the test data (never honest)."""
     images: Annotated[int, Field(ge=0)] = 0
     """Of every test set, that many images, evenly spaced; 0: all of them."""
+    prior: Literal["auto", "flat", "own"] = "auto"
+    """With training.loss "balanced", which predictions count: as if all classes were equally frequent, or as frequent as
+    at the node itself; "auto": own where nodes are tested on labels as they hold them, else flat."""
 
 
 class RuntimeSection(Section):

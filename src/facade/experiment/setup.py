@@ -94,6 +94,7 @@ def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algo
         network=Network(experiment.network.loss, experiment.network.offline),
         all_reduce=algorithm.all_reduce,
         head=experiment.evaluation.head,
+        prior=experiment.evaluation.prior,
         founding_n=founding_n,
     )
     for warning in algorithm.check(plan):

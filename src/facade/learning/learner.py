@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch.nn import functional
 from facade.core import seeds, tree
 from facade.core.tree import Params
 from facade.core.types import Ids
-from facade.data.samples import Labelled, Samples
+from facade.data.samples import Holdings, Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learning import rehearsal
 from facade.learning.executor import Batches, Executor, ModelPart
@@ -35,6 +36,9 @@ from facade.learning.split_point import find_split_point
 from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.learning.stopwatch import Stopwatch
 from facade.learning.torch_modules import copy_weights, named_tensors, under
+
+_NODES_AT_ONCE = 32
+"""Nodes whose views of the same outputs are judged together."""
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -89,6 +93,8 @@ class Examined(NamedTuple):
     """[S, C, C] counts, true class by predicted class."""
     loss: Tensor
     """[S] mean loss, float64."""
+    others: Tensor
+    """[S, p, C, C] counts of the same outputs under p other priors; none without priors."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +242,7 @@ class Learner:
             x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
-            shares = self._log_shares(samples, block)
+            shares = self.log_shares(samples.data, block)
             batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only, shares)
             return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
 
@@ -250,7 +256,7 @@ class Learner:
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
-            shares = self._log_shares(samples, block)
+            shares = self.log_shares(samples.data, block)
             return self.executor.head_losses(
                 tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device), shares
             )
@@ -264,7 +270,7 @@ class Learner:
         def task(block: slice) -> R:
             drawn = samples.of(block)
             z = self.executor.features(tree.rows(core, block), drawn.x)[0].cpu()
-            shares = self._log_shares(samples, block)
+            shares = self.log_shares(samples.data, block)
             return work(block.start, Features(z, drawn.y[0], None if shares is None else shares[0].cpu()))
 
         with self.stopwatch.phase("seed"):
@@ -277,7 +283,7 @@ class Learner:
         def task(block: slice) -> Tensor:
             rows = receiver[block]
             nodes = slice(int(rows[0]), int(rows[-1]) + 1)
-            drawn, shares = samples.of(nodes)[rows - rows[0]], self._log_shares(samples, nodes)
+            drawn, shares = samples.of(nodes)[rows - rows[0]], self.log_shares(samples.data, nodes)
             shares = shares if shares is None else shares[rows - rows[0]]
             whole = tree.rows(self._local_parts, rows) | tree.rows(models, model[block])
             return self.executor.losses(whole, drawn.x, drawn.y.to(self.device), shares)
@@ -286,35 +292,37 @@ class Learner:
             none = torch.zeros(0, dtype=self.dtype)
             return torch.cat([none, *self._map(_without_gradients(task), self._blocks(len(receiver)))])
 
-    def examine(self, models: Params, tests: Sequence[Labelled], test_of: Ids, classes: int) -> Examined:
-        """Every model [S, ...] on its test set, by number [S]."""
+    def examine(
+        self, models: Params, tests: Sequence[Labelled], test_of: Ids, priors: Sequence[Tensor] | None = None
+    ) -> Examined:
+        """Every model [S, ...] on its test set, by number [S]. With priors, one [nodes, 1 + p, classes] for each model,
+        the outputs of a single pass are judged for every node that has the model, after each prior was added to
+        them; the first one counts. Results are then those of the nodes, model after model."""
 
         def task(work: tuple[Labelled, Tensor]) -> Examined:
             test, rows = work
-            some, size = tree.rows(models, rows), len(rows)
-            counts = torch.zeros(size, classes * classes, dtype=torch.int64)
-            loss = torch.zeros(size, dtype=torch.float64)
-            for part in range(0, len(test), 1024):
-                piece = test[part : part + 1024]
-                logits = self.executor.logits(some, piece.x).cpu()
-                cells = piece.y * classes + logits.argmax(-1)
-                counts.scatter_add_(1, cells, torch.ones_like(cells))
-                wrong = functional.cross_entropy(logits.transpose(1, 2), piece.y.expand(size, -1), reduction="none")
-                loss += wrong.double().sum(1)
-            return Examined(counts.view(size, classes, classes), loss / len(test))
+            some = tree.rows(models, rows)
+            theirs = None if priors is None else [priors[row] for row in rows.tolist()]
+            pieces = (test[start : start + 1024] for start in range(0, len(test), 1024))
+            counts = (_counted(self.executor.logits(some, piece.x).cpu(), piece.y, theirs) for piece in pieces)
+            sums = reduce(lambda one, other: tree.map(torch.add, one, other), counts)
+            return sums._replace(loss=sums.loss / len(test))
 
         of_test = [torch.from_numpy(np.nonzero(test_of == number)[0]) for number in range(len(tests))]
         work = [
             (test, rows[block]) for test, rows in zip(tests, of_test, strict=True) for block in self._blocks(len(rows))
         ]
         examined: Examined = tree.concat(self._map(_without_gradients(task), work))
-        return tree.rows(examined, torch.argsort(torch.cat(of_test)))
+        order = torch.cat(of_test)
+        if priors is not None:
+            order = order.repeat_interleave(torch.tensor([len(priors[row]) for row in order.tolist()]))
+        return tree.rows(examined, torch.argsort(order, stable=True))
 
-    def _log_shares(self, samples: Samples, block: slice) -> Tensor | None:
-        """[b, classes] what the loss takes out of the outputs of a block of nodes."""
+    def log_shares(self, data: Holdings, block: slice = slice(None)) -> Tensor | None:
+        """[b, classes] what the loss takes out of the outputs of a block of nodes; None: nothing."""
         if self.training.loss == "plain":
             return None
-        return samples.log_shares(block, self.outputs).to(self.device, self.dtype)
+        return data.log_shares(block, self.outputs).to(self.device, self.dtype)
 
     def _blocks_of(self, samples: Samples) -> list[slice]:
         """Blocks of nodes; of one node where nodes have unequal numbers of samples."""
@@ -341,6 +349,25 @@ class Learner:
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
                 " try a smaller training.lr"
             )
+
+
+def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> Examined:
+    """Outputs [b, m, C] of models for m samples of classes y, as `Learner.examine` says; losses are sums."""
+    if priors is None:
+        return _judged(logits.unsqueeze(1), y)
+    pairs = zip(logits, priors, strict=True)
+    parts = (out + some.unsqueeze(2) for out, prior in pairs for some in torch.split(prior, _NODES_AT_ONCE))
+    return tree.concat([_judged(part, y) for part in parts])
+
+
+def _judged(logits: Tensor, y: Tensor) -> Examined:
+    """The same of outputs [b, 1 + p, m, C] to which priors were added."""
+    size, views, _, classes = logits.shape
+    cells = y * classes + logits.argmax(-1)
+    counts = torch.zeros(size, views, classes * classes, dtype=torch.int64)
+    counts = counts.scatter_add_(2, cells, torch.ones_like(cells)).view(size, views, classes, classes)
+    losses = functional.cross_entropy(logits[:, 0].transpose(1, 2), y.expand(size, -1), reduction="none")
+    return Examined(counts[:, 0], losses.double().sum(1), counts[:, 1:])
 
 
 def _without_gradients(task: Callable[[W], R]) -> Callable[[W], R]:

@@ -22,7 +22,7 @@ from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.panels import Figure
 from facade.report.samples import samples
-from facade.report.verdicts import verdicts
+from facade.report.verdicts import priors, verdicts
 from facade.runs.history import History
 from facade.runs.run_directory import RunDirectory
 
@@ -113,6 +113,7 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
         "title": comparison.title,
         "verdicts": verdicts(comparison),
         "notes": notes,
+        "priors": priors(comparison),
         "samples": samples(comparison, show_samples),
         "with_local": any(run.algorithm == "local" for run in comparison.runs),
     }

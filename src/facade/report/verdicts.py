@@ -1,4 +1,4 @@
-"""The verdict: one sentence per comparison, with how sure it is."""
+"""The verdict: one sentence per comparison, with how sure it is; and under which prior it was predicted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
-from facade.analysis.table import in_short
+from facade.analysis.table import PRIORS, in_short
+from facade.core.plan import OTHER_PRIOR
 from facade.report.facts import Comparison, Subject
 
 _SERVED = "worst_cluster"
@@ -75,6 +76,23 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
             f" {values}{_points_bracket(interval)}"
         )
     return f"{sentence}{_odds(lead, other)}.{_heads(lead)}{_unlike(lead, other)}"
+
+
+def priors(comparison: Comparison) -> list[str]:
+    """Of every subject with the balanced loss, which prior counts, and what the other one gives every cluster."""
+    sentences = []
+    for subject in comparison.subjects:
+        prior = subject.runs[0].final.prior
+        if prior is None:
+            continue
+        other = OTHER_PRIOR[prior]
+        names = {f"{other}_cluster_{c}": name for c, name in enumerate(comparison.clusters)} | {f"{other}_all": "all"}
+        shares = [f"{of} {_percent(subject.estimates[n].mean)}" for n, of in names.items() if n in subject.estimates]
+        sentences.append(
+            f"{subject.label}: its numbers are those of predictions {PRIORS[prior]} (prior = {prior}). Predicted"
+            f" {PRIORS[other]}: {', '.join(shares)}."
+        )
+    return sentences
 
 
 def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], str]:

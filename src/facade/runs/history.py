@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from facade.analysis.metrics import Counts, Floats
+from facade.core.plan import OTHER_PRIOR
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
@@ -39,6 +40,10 @@ class Evaluation:
     """[n, C, C] on validation data."""
     validation_loss: Floats | None = None
     """[n] mean loss on validation data."""
+    prior: str | None = None
+    """Which prior counts, "flat" or "own"; None with the plain loss."""
+    under_other_prior: Counts | None = None
+    """[n, C, C] predictions under the one that does not count."""
 
 
 @dataclass(frozen=True)
@@ -203,12 +208,15 @@ def _evaluation(rows: list[Row]) -> Evaluation:
     def column(name: str, dtype: type[np.generic]) -> Any:
         return np.array([row[name] for row in rows], dtype=dtype) if name in rows[0] else None
 
+    other = next((other for other in OTHER_PRIOR if f"{other}_confusion" in rows[0]), "")
     return Evaluation(
         rows[0]["round"],
         column("confusion", np.int64),
         column("choice", np.int64),
         column("validation_confusion", np.int64),
         column("validation_loss", np.float64),
+        OTHER_PRIOR.get(other),
+        column(f"{other}_confusion", np.int64),
     )
 
 

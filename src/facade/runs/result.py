@@ -17,6 +17,7 @@ from facade.algorithms.seeding.health import MEMORY
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts
 from facade.core import tree
+from facade.core.plan import OTHER_PRIOR
 from facade.core.tree import Params
 from facade.core.types import Row
 from facade.errors import RunDirectoryError
@@ -94,6 +95,7 @@ def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
             finals.append(row)
     return (
         judge(finals, cluster)
+        | under_other_prior(finals, cluster)
         | health_of_heads(last)
         | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
     )
@@ -119,6 +121,16 @@ def judge(rows: list[Row], cluster: Counts | None) -> Row:
     confusion = np.array([row["confusion"] for row in rows], dtype=np.int64)
     choice = np.array([row["choice"] for row in rows]) if "choice" in rows[0] else None
     return measure(confusion, cluster, choice)
+
+
+def under_other_prior(rows: list[Row], cluster: Counts | None) -> Row:
+    """Which prior counts in an evaluation, and the accuracies under the other one; nothing with the plain loss."""
+    for other, prior in OTHER_PRIOR.items():
+        if f"{other}_confusion" in rows[0]:
+            confusion = np.array([row[f"{other}_confusion"] for row in rows], dtype=np.int64)
+            measured = measure(confusion, cluster)
+            return {"prior": prior} | {f"{other}_{k}": measured[k] for k in ("all", "clusters") if k in measured}
+    return {}
 
 
 def measure(confusion: Counts, cluster: Counts | None, choice: Counts | None = None) -> Row:

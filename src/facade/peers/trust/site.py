@@ -257,5 +257,11 @@ def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Fe
         raise ExperimentError("this site's data have no training or no test samples; both are needed")
     rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
     return Federation(
-        Holdings(train, np.arange(n), rows), [test], np.zeros(n, np.int64), schema.classes, schema.mean, schema.std
+        Holdings(train, np.arange(n), rows),
+        [test],
+        np.zeros(n, np.int64),
+        schema.classes,
+        schema.mean,
+        schema.std,
+        own_tests=True,
     )
