@@ -49,6 +49,7 @@ def recommend(
 ) -> None:
     """Tell a new site which head of a run fits its own labelled data."""
     from facade.data.section import DataSection
+    from facade.export.model_card import OWN_SHARES
     from facade.export.recommend import lead
     from facade.export.recommend import recommend as recommend_from
 
@@ -59,12 +60,18 @@ def recommend(
     export_command = f"facade export {quote(str(run))} --node {fits[0].nodes[0]} -o DIR"
     console.print(f"{_verdict(fits)} Take it home: {export_command}", soft_wrap=True)
     _print_local_parts(console, recommendation)
+    if recommendation.log_shares is not None:
+        console.print(
+            f"Losses and accuracies are with this site's own label shares added. {OWN_SHARES}", soft_wrap=True
+        )
     if as_json:
         facts = {"fits": [_facts(fit) for fit in fits], "unused": recommendation.unused, "lead": None}
         facts |= {"estimated": recommendation.estimated, "untrained": recommendation.untrained}
         if len(fits) > 1:
             ahead = lead(fits[0], fits[1])
             facts["lead"] = ahead._asdict() | {"clear": ahead.clear}
+        if recommendation.log_shares is not None:
+            facts["log_shares"] = recommendation.log_shares.tolist()
         write_json(facts)
 
 

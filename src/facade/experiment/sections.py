@@ -121,8 +121,8 @@ class EvaluationSection(Section):
     images: Annotated[int, Field(ge=0)] = 0
     """Of every test set, that many images, evenly spaced; 0: all of them."""
     prior: Literal["auto", "flat", "own"] = "auto"
-    """With training.loss "balanced", which predictions count: as if all classes were equally frequent, or as frequent as
-    at the node itself; "auto": own where nodes are tested on labels as they hold them, else flat."""
+    """Which predictions count with training.loss "balanced": for equally frequent classes, or with a node's own label
+    shares added; "auto": own where nodes are tested on labels as they hold them, else flat."""
 
 
 class RuntimeSection(Section):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from facade.analysis import metrics
 from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+from facade.analysis.table import PRIORS
 from facade.runs.history import History
 
 
@@ -25,6 +26,7 @@ def card(
         f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
         f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {input_words(facts)}."
         f" Trained {_how(run)} for {experiment['training']['rounds']} rounds.",
+        *([prediction_section(run.final.prior or "flat")] if is_balanced(experiment) else []),
         "## How good it is, and for whom",
         _accuracies(run, [] if run.tested_by_oracle else same) + (_ORACLE if run.tested_by_oracle else ""),
         f"Intervals: {LEVEL:.0%}, {TEST_NOISE}. Another seed would give another model; `facade show` over"
@@ -41,6 +43,24 @@ def card(
         " `experiment.toml`.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+OWN_SHARES = (
+    "The model was trained with the balanced loss: it predicts for a site where all classes are equally frequent. At a"
+    " site where they are not, add log((count + 0.5) / (largest count + 0.5)) to the output of every class before the"
+    " largest output is taken; the counts are those of the classes among the site's own training samples."
+)
+"""How to predict with a model of the balanced loss."""
+
+
+def is_balanced(experiment: Mapping[str, Any]) -> bool:
+    """Whether a resolved experiment takes label shares out of its loss; those of earlier versions do not say."""
+    return bool(experiment["training"].get("loss") == "balanced")
+
+
+def prediction_section(prior: str) -> str:
+    """How to predict with a model of the balanced loss, and which predictions were counted."""
+    return f"## How to predict\n\n{OWN_SHARES} Accuracies below are of predictions {PRIORS[prior]}."
 
 
 _ORACLE = (

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from facade.core import tree
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError
 from facade.export import portable
-from facade.export.model_card import card, local_section
+from facade.export.model_card import OWN_SHARES, card, is_balanced, local_section
 from facade.export.portable import Deployed
 from facade.files import store
 from facade.learning.torch_modules import named_tensors
@@ -47,7 +47,8 @@ def export(run: str | Path, out: str | Path, node: int | None = None, head: int 
     chosen = pick(past, digests, node, head)
     facts = RunDirectory(Path(run)).read("federation.json")
     stored = getattr(torch, facts["stored"])
-    model = Deployed(result.model(chosen), result.learner.inputs, result.learner.dtype, stored).eval()
+    advice = OWN_SHARES if is_balanced(past.experiment) else ""
+    model = Deployed(result.model(chosen), result.learner.inputs, result.learner.dtype, stored, advice).eval()
     same = [i for i, digest in enumerate(digests) if digest == digests[chosen]]
 
     def write_card(files: list[str], left_out: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ import inspect
 import io
 import logging
 import math
+import textwrap
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -27,9 +28,12 @@ class Deployed(nn.Module):
     """A network with its normalisation in front: stored samples [N, *shape] in, logits [N, classes]
     out. The text of model.py says the same without this library."""
 
-    def __init__(self, network: nn.Module, inputs: Inputs, dtype: torch.dtype, stored: torch.dtype) -> None:
+    def __init__(
+        self, network: nn.Module, inputs: Inputs, dtype: torch.dtype, stored: torch.dtype, advice: str = ""
+    ) -> None:
+        """`advice`: what whoever predicts with it must know, in every form in which it is shipped."""
         super().__init__()
-        self.network, self.inputs, self.dtype, self.stored = network, inputs, dtype, stored
+        self.network, self.inputs, self.dtype, self.stored, self.advice = network, inputs, dtype, stored, advice
         per_channel = (-1,) + (1,) * (len(inputs.shape) - 1)
         mean, std = (torch.tensor(v, dtype=dtype).view(per_channel) for v in (inputs.mean, inputs.std))
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
@@ -66,7 +70,7 @@ def program(model: Deployed) -> WrittenForm:
             shapes = ({0: torch.export.Dim("samples")},)
             traced = torch.export.export(model, (model.example(),), dynamic_shapes=shapes)
             file = io.BytesIO()
-            torch.export.save(traced, file)
+            torch.export.save(traced, file, extra_files={"advice.txt": model.advice} if model.advice else None)
     except Exception as error:  # whatever the tracer stumbles over is a property of the model
         return WrittenForm(None, f"torch.export cannot trace this model ({_first_line(error)})")
     return WrittenForm(file.getvalue())
@@ -87,7 +91,9 @@ def onnx(model: Deployed) -> WrittenForm:
                 output_names=["logits"],
                 verbose=False,
             )
-            content: bytes = exported.model_proto.SerializeToString()  # type: ignore[union-attr]
+            proto = exported.model_proto  # type: ignore[union-attr]
+            proto.doc_string = model.advice or proto.doc_string
+            content: bytes = proto.SerializeToString()
     except Exception as error:
         return WrittenForm(None, f"the ONNX exporter cannot convert this model ({_first_line(error)})")
     try:
@@ -140,6 +146,7 @@ def source(model: Deployed, name: str, classes: list[str], traced: bool) -> str:
         network = _own_class(name, {"shape": model.inputs.shape, "classes": len(classes)})
     imports = {"OrderedDict(": "from collections import OrderedDict", "importlib.": "import importlib"}
     facts = {
+        "advice": f"\n{textwrap.fill(model.advice, 110)}\n" if model.advice else "",
         "what": "uint8 images" if model.stored == torch.uint8 else "rows of numbers",
         "imports": "".join(f"{line}\n" for word, line in imports.items() if network and word in network),
         "classes": repr(classes),
@@ -206,6 +213,7 @@ _HEAD = '''\
     from model import CLASSES, load
     logits = load()(samples)                      # $what [N, *SHAPE] -> [N, len(CLASSES)]
     names = [CLASSES[i] for i in logits.argmax(1)]
+$advice\
 """
 
 ${imports}\

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from facade.analysis.metrics import Floats
@@ -16,7 +17,7 @@ from facade.analysis.statistics import student_interval
 from facade.core import tree
 from facade.data.load import read
 from facade.data.matching import matched
-from facade.data.samples import Labelled
+from facade.data.samples import Holdings, Labelled
 from facade.data.section import DataSection
 from facade.learning.running_statistics import estimate
 from facade.runs import history
@@ -70,6 +71,8 @@ class Recommendation:
     place before it was judged."""
     untrained: list[str]
     """Other tensors that never left their nodes: in every model, they are still those of a node that deploys it."""
+    log_shares: Floats | None = None
+    """[classes] the site's own, added to all outputs as the balanced loss does; None: nothing was added."""
 
 
 def recommend(run: str | Path, data: DataSection) -> Recommendation:
@@ -80,6 +83,7 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
     # What is held out as a test counts as well; by halves also two samples of a class can be divided.
     site = site_data(data.model_copy(update=scaled | {"test_fraction": 0.5}), past.classes, shape)
     local, statistics = result.learner.local_names, result.learner.running_statistics
+    shares = result.learner.log_shares(Holdings(site, np.arange(1), [np.arange(len(site))]))
     groups: dict[str, list[int]] = {}
     offered = {name: leaf for name, leaf in result.models.items() if name not in local & statistics}
     for node, digest in enumerate(tree.digests(offered, len(past.test_of))):
@@ -87,14 +91,15 @@ def recommend(run: str | Path, data: DataSection) -> Recommendation:
     choice = past.final.choice
     models = []
     for nodes in groups.values():
-        losses, accuracy = _tested(result, nodes[0], site)
+        losses, accuracy = _tested(result, nodes[0], site, shares)
         models.append(OfferedModel(None if choice is None else int(choice[nodes[0]]), nodes, losses, accuracy))
     unused = [] if choice is None else sorted(set(range(past.heads)) - set(choice.tolist()))
     models.sort(key=lambda model: model.loss)
-    return Recommendation(models, unused, sorted(local & statistics), sorted(local - statistics))
+    log_shares = None if shares is None else shares[0].double().numpy()
+    return Recommendation(models, unused, sorted(local & statistics), sorted(local - statistics), log_shares)
 
 
-def _tested(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
+def _tested(result: Result, node: int, site: Labelled, log_shares: Tensor | None) -> tuple[Floats, float]:
     module, learner = result.model(node), result.learner
     parts = range(0, len(site), _CHUNK)
     if learner.local_names & learner.running_statistics and len(site) > 1:
@@ -105,6 +110,7 @@ def _tested(result: Result, node: int, site: Labelled) -> tuple[Floats, float]:
         for start in parts:
             part = site[start : start + _CHUNK]
             logits = module(learner.inputs.prepare(part.x, learner.dtype))
+            logits = logits if log_shares is None else logits + log_shares
             losses.append(functional.cross_entropy(logits.double(), part.y, reduction="none").numpy())
             right += int((logits.argmax(1) == part.y).sum())
     return np.concatenate(losses), right / len(site)

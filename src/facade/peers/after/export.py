@@ -9,7 +9,15 @@ import torch
 
 from facade.analysis import metrics
 from facade.errors import ExperimentError
-from facade.export.model_card import files_section, input_words, local_section, never_tested
+from facade.export.model_card import (
+    OWN_SHARES,
+    files_section,
+    input_words,
+    is_balanced,
+    local_section,
+    never_tested,
+    prediction_section,
+)
 from facade.export.package import WrittenPackage, package
 from facade.export.portable import Deployed
 from facade.peers.after.outcome import SiteFacts, read_site
@@ -28,16 +36,19 @@ def export_site(home: Path, out: Path) -> WrittenPackage:
     setup = set_up(site, membership)
     weights = {name: leaf[0] for name, leaf in load_file(path).items()}
     stored = setup.federation.training.samples.x.dtype
-    model = Deployed(setup.learner.module(weights), setup.learner.inputs, setup.learner.dtype, stored).eval()
+    balanced = is_balanced(membership.experiment)
+    advice = OWN_SHARES if balanced else ""
+    model = Deployed(setup.learner.module(weights), setup.learner.inputs, setup.learner.dtype, stored, advice).eval()
+    how = [prediction_section(setup.plan.prior_for(setup.federation))] if balanced else []
 
     def about(files: list[str], left_out: dict[str, str]) -> str:
         own = local_section(setup.learner.local_names, setup.learner.running_statistics)
-        return _card(facts, membership, stored, files_section(files, left_out)) + own
+        return _card(facts, membership, stored, how, files_section(files, left_out)) + own
 
     return package(model, setup.experiment.model.name, setup.federation.classes, out, about)
 
 
-def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, files: str) -> str:
+def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, how: list[str], files: str) -> str:
     schema, rounds = membership.schema_, membership.experiment["training"]["rounds"]
     kind = str(stored).removeprefix("torch.")
     confusion = np.array(facts.final.confusion)
@@ -49,6 +60,7 @@ def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, files: 
         f"A classifier of {len(schema.classes)} classes: {', '.join(schema.classes)}. Input:"
         f" {input_words(schema.model_dump() | {'stored': kind})}. Trained without pooling data by"
         f" {membership.n} sites that exchanged models for {rounds} rounds.",
+        *how,
         "## How good it is, and for whom",
         f"{accuracy:.1%} of this site's own {int(confusion.sum())} test samples are answered rightly.{gain}"
         " Other sites may deploy other models; `facade network report` compares them.",

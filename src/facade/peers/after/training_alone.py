@@ -28,7 +28,7 @@ def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int
     last: dict[str, Row] = {}
     for row in rows:
         last[row["kind"]] = row
-    keep = ("round", "confusion", "choice", "bytes")
+    keep = ("round", "confusion", "flat_confusion", "own_confusion", "choice", "bytes")
     site_facts: dict[str, Any] = {
         "id": outcome.id,
         "federation": outcome.federation,
