@@ -68,9 +68,12 @@ class World:
 
     def _rows(self, numbers: np.ndarray) -> tuple[Tensor, Tensor]:
         taken = torch.from_numpy(numbers)
-        x = self.federation.training.samples.x[taken].double() / 255
+        x = self._normalised(self.federation.training.samples.x[taken])
+        return x, self.federation.training.samples.y[taken]
+
+    def _normalised(self, x: Tensor) -> Tensor:
         mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in self._normal())
-        return (x - mean) / std, self.federation.training.samples.y[taken]
+        return (x.double() / 255 - mean) / std
 
     def _normal(self) -> tuple[list[float], list[float]]:
         return self.federation.mean, self.federation.std
@@ -86,6 +89,18 @@ class World:
         labels = self.federation.training.samples.y[torch.from_numpy(self.federation.training.rows[node])].tolist()
         counts = [labels.count(c) + 0.5 for c in range(len(self.federation.classes))]
         return torch.tensor([math.log(count / max(counts)) for count in counts], dtype=torch.float64)
+
+    def predictions(self, model: Model, node: int) -> tuple[list[list[int]], list[list[int]]]:
+        """On a node's test set, true class by predicted class: for equal label shares, and with its own added."""
+        test = self.federation.tests[self.federation.test_of[node]]
+        classes = range(len(self.federation.classes))
+        flat, own = ([[0 for _ in classes] for _ in classes] for _ in range(2))
+        for x, truth in zip(test.x, test.y.tolist(), strict=True):
+            outputs = functional_call(self._module, model, (self._normalised(x.unsqueeze(0)),))[0].tolist()
+            shares = self.log_shares(node).tolist()
+            flat[truth][max(classes, key=lambda c: outputs[c])] += 1
+            own[truth][max(classes, key=lambda c: outputs[c] + shares[c])] += 1
+        return flat, own
 
     def everything(self, node: int) -> tuple[Tensor, Tensor]:
         """All rows of a node."""

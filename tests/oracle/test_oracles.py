@@ -193,6 +193,18 @@ def test_fast_equals_slow_after_every_round(case):
                 assert_same_similarities(state, nodes)
 
 
+@pytest.mark.parametrize("prior", ["flat", "own"])
+@pytest.mark.parametrize("case", ["el, balanced", "facade, balanced"])
+def test_predictions_under_both_priors_are_those_of_slow_loops(case, prior):
+    experiment = described(case).with_(f"evaluation.prior={prior}")
+    setup = prepared(experiment)
+    finals = [row for row in driven(setup).rows() if row["kind"] == "final"]
+    world = loops.World(experiment, setup.federation, fresh=True)
+    names = ("confusion", "own_confusion") if prior == "flat" else ("flat_confusion", "confusion")
+    for node, row in zip(slow(case)[-1], finals, strict=True):
+        assert tuple(row[name] for name in names) == world.predictions(node["model"], row["node"])
+
+
 def test_the_cases_reach_every_rule_of_choosing_and_mixing():
     cases = ["facade, 3 heads", "facade, losses, warm-up"]
     three, late = (slow(case) for case in cases)

@@ -64,13 +64,14 @@ class Federation:
         return Join.load(self.home(id) / f"{id}.join")
 
 
-def federation(base, ids="abc", **terms):
+def federation(base, ids="abc", experiment=(), **terms):
     admin = base / "admin.key"
     public = identity.new_signing_key(admin)
     joins = [
         Join.load(found_site(base / id, NewSite(id, f"127.0.0.1:{7000 + i}", [public]))) for i, id in enumerate(ids)
     ]
-    given = tiny("data.source=given", f'data.clusters="{len(ids)}"', "topology.degree=2", "data.skew=none")
+    shape = ("data.source=given", f'data.clusters="{len(ids)}"', "topology.degree=2", "data.skew=none")
+    given = tiny(*shape, *experiment)
     made = found_federation(joins, given, Terms("test", [public], schema=SCHEMA, **terms))
     for id in ids:
         (base / id / "membership.json").write_text(made.sign([admin]))

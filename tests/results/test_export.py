@@ -17,6 +17,7 @@ from facade.data.load import load
 from facade.errors import ExperimentError, FacadeError, RunDirectoryError, StorageError
 from facade.experiment.setup import set_up
 from facade.export import portable
+from facade.export.model_card import OWN_SHARES
 from facade.export.package import export
 from facade.export.portable import Deployed, WrittenForm, written_out
 from facade.export.recommend import OfferedModel, Recommendation, lead
@@ -206,6 +207,30 @@ def test_the_card_of_a_run_tested_by_an_oracle_claims_no_accuracy(tmp_path, with
     text = (tmp_path / "model" / "README.md").read_text()
     assert "the head that is best on the test data" in text
     assert text.count("not tested |") == 2
+
+
+def test_a_model_of_the_balanced_loss_says_in_every_form_how_to_predict(tmp_path):
+    settings = ("training.loss=balanced", "data.partition=dirichlet", "evaluation.prior=own")
+    result = run(tiny(*settings), tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model", node=3)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert f"{OWN_SHARES} Accuracies below are of predictions with every node's own label shares added." in card
+    written = runpy.run_path(str(tmp_path / "model" / "model.py"))
+    assert OWN_SHARES in " ".join(written["__doc__"].split())
+    texts = {"advice.txt": ""}
+    torch.export.load(tmp_path / "model" / "model.pt2", extra_files=texts)
+    assert texts["advice.txt"] == OWN_SHARES
+    if importlib.util.find_spec("onnx") is not None:
+        import onnx
+
+        assert onnx.load(tmp_path / "model" / "model.onnx").doc_string == OWN_SHARES
+    federation = load(result.experiment.data, result.experiment.seed)
+    test, held = federation.tests[1], federation.training
+    counts = torch.bincount(held.samples.y[torch.from_numpy(held.rows[3])], minlength=10)
+    with torch.no_grad():
+        outputs = written["load"]()(test.x) + torch.log((counts + 0.5) / (counts.max() + 0.5))
+    final = list(result.rows)[-1]
+    assert int((outputs.argmax(1) == test.y).sum()) == np.trace(final["confusion"]) != np.trace(final["flat_confusion"])
 
 
 def test_the_card_of_a_node_that_trained_alone_says_so(tmp_path, without_onnx):

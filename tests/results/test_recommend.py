@@ -1,15 +1,23 @@
 """A new site's data as a run's models see them."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_digits
+from torch.nn import functional
 
 from facade import Experiment, run
 from facade.data.section import DataSection
+<<<<<<< HEAD
 from facade.export.recommend import recommend, site_data
 from facade.learning.running_statistics import estimate
+=======
+from facade.export.model_card import OWN_SHARES
+from facade.export.recommend import recommend
+>>>>>>> 9991065 (Test both priors, and tell of them in the docs)
 from results.conftest import tiny
 
 
@@ -62,6 +70,27 @@ def test_where_a_site_has_no_test_samples_all_it_has_count(tmp_path, count):
     np.savez(tmp_path / "site.npz", x_train=x, y_train=y, classes=np.array([str(d) for d in range(10)]))
     data = DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1")
     assert len(recommend(tmp_path / "run", data).models[0].losses) == count
+
+
+def test_models_of_the_balanced_loss_are_judged_with_the_sites_own_label_shares(tmp_path, command):
+    settings = ("training.loss=balanced", "data.partition=dirichlet", "algorithm.name=el")
+    result = run(tiny(*settings), tmp_path / "run")
+    raw = load_digits()
+    few = raw.target < 4
+    x, y = (raw.images * 15).astype(np.uint8)[few][:120], raw.target[few][:120]
+    np.savez(tmp_path / "site.npz", x_train=x, y_train=y, x_test=x, y_test=y, classes=np.arange(10).astype(str))
+    counts = np.bincount(y, minlength=10) + 0.5
+    fit = recommend(tmp_path / "run", DataSection(source="npz", root=str(tmp_path), path="site.npz", clusters="1"))
+    assert fit.log_shares == pytest.approx(np.log(counts / counts.max()), abs=1e-6)
+    ready = result.learner.inputs.prepare(torch.from_numpy(x).unsqueeze(1), torch.float32)
+    with torch.no_grad():
+        outputs = result.model(0)(ready) + torch.from_numpy(fit.log_shares)
+    assert fit.models[0].loss == pytest.approx(functional.cross_entropy(outputs, torch.from_numpy(y)).item(), rel=1e-5)
+    assert fit.models[0].accuracy == float((outputs.argmax(1).numpy() == y).mean())
+    site_arguments = ("--data", "npz", "--root", tmp_path, "--path", "site.npz")
+    ended = command("recommend", tmp_path / "run", *site_arguments, "--json")
+    assert f"are with the site's own label shares added. {OWN_SHARES}" in " ".join(ended.err.split())
+    assert json.loads(ended.out)["log_shares"] == fit.log_shares.tolist()
 
 
 def images(path, side):

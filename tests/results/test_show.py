@@ -2,12 +2,14 @@ import json
 
 import pytest
 
+from facade import run
 from facade.analysis.statistics import cost_to, settlement
 from facade.analysis.table import cell, tabulate
 from facade.errors import RunDirectoryError
 from facade.runs.history import load, load_all
 from facade.runs.rows import RowsFile
 from handmade import write_run
+from results.conftest import tiny
 from surroundings import csv_lines
 
 QUIET = [(1e6, None)] * 2
@@ -143,6 +145,20 @@ def test_heads_chosen_on_test_data_are_said(command, tmp_path):
 
 
 @pytest.mark.filterwarnings("default:.*round 2 has round rows")
+def test_the_prior_that_counts_is_said_and_the_others_accuracies_are_among_the_numbers(command, tmp_path):
+    settings = ("training.loss=balanced", "data.partition=dirichlet", "evaluation.prior=own")
+    summary = run(tiny(*settings), tmp_path / "run").summary
+    words = " ".join(command("show", tmp_path / "run").out.split())
+    assert "balanced loss, prior = own: predicted with every node's own label shares added" in words
+    (experiment,) = json.loads(command("show", tmp_path / "run", "--json").out)["experiments"]
+    assert experiment["prior"] == "own"
+    shares = [experiment["numbers"][f"flat_{name}"]["mean"] for name in ("cluster_0", "cluster_1", "all")]
+    assert shares == [*summary["flat_clusters"], summary["flat_all"]]
+    ended = " ".join(command("run", tmp_path / "run" / "experiment.toml", "--out", tmp_path / "again").out.split())
+    majority = f"{100 * summary['flat_clusters'][0]:.1f}"
+    assert f"(prior = own); as if all classes were equally frequent: majority {majority}, minority" in ended
+
+
 def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path, command):
     rounds = [(1e6, [0, 0, 0, 0]), (2e6, [0, 0, 0, 0]), (3e6, [0, 0, 0, 1]), (4e6, [0, 0, 0, 1])]
     path = write_run(tmp_path / "run", rounds, {3: [9] * 4}, [9] * 4, "algorithm.seeding=none", "algorithm.warmup=0")

@@ -12,6 +12,7 @@ from typing import Any
 
 from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
 from facade.data.clusters import cluster_names
+from facade.experiment.decisive_settings import setting
 from facade.runs.history import History
 
 ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
@@ -87,7 +88,7 @@ def labels(groups: Sequence[Sequence[History]]) -> list[dict[str, str]]:
     points = [group[0].point for group in groups]
     differing = [key for key in dict.fromkeys(key for point in points for key in point) if _differs(key, points)]
     return [
-        {"algorithm": str(point["algorithm.name"])} | {key: in_short(point.get(key, "-")) for key in differing}
+        {"algorithm": str(point["algorithm.name"])} | {key: in_short(setting(point, key)) for key in differing}
         for point in points
     ]
 

@@ -61,9 +61,7 @@ def recommend(
     console.print(f"{_verdict(fits)} Take it home: {export_command}", soft_wrap=True)
     _print_local_parts(console, recommendation)
     if recommendation.log_shares is not None:
-        console.print(
-            f"Losses and accuracies are with this site's own label shares added. {OWN_SHARES}", soft_wrap=True
-        )
+        console.print(f"Losses and accuracies are with the site's own label shares added. {OWN_SHARES}", soft_wrap=True)
     if as_json:
         facts = {"fits": [_facts(fit) for fit in fits], "unused": recommendation.unused, "lead": None}
         facts |= {"estimated": recommendation.estimated, "untrained": recommendation.untrained}

@@ -57,6 +57,12 @@ def decisive_settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
     return {key: json.loads(json.dumps(value)) for key, value in flat.items() if value is not None}
 
 
+def setting(flat: Mapping[str, Any], key: str) -> Any:
+    """The value of `section.key` in a flat description, which leaves out what was added later and changes nothing."""
+    section, _, name = key.partition(".")
+    return flat.get(key, ADDED_LATER.get(section, {}).get(name, "-"))
+
+
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """In words, where two flat descriptions differ."""
     missing = "(not written)"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
 from facade.analysis.table import PRIORS, in_short
 from facade.core.plan import OTHER_PRIOR
+from facade.experiment.decisive_settings import setting
 from facade.report.facts import Comparison, Subject
 
 _SERVED = "worst_cluster"
@@ -134,7 +135,7 @@ def _unlike(lead: Subject, other: Subject) -> str:
     """A sentence on what else than the algorithm makes two subjects differ; nothing where nothing does."""
     ours, theirs = (subject.runs[0].point for subject in (lead, other))
     keys = [key for key in dict.fromkeys([*ours, *theirs]) if not key.startswith("algorithm.") and key != "training.lr"]
-    pairs = [(key, ours.get(key), theirs.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
+    pairs = [(key, setting(ours, key), setting(theirs, key)) for key in keys if ours.get(key) != theirs.get(key)]
     differences = ", ".join(f"{key} ({in_short(one)} against {in_short(two)})" for key, one, two in pairs)
     return (f" Mind that they differ in {differences}." if differences else "") + _leaked(lead, other)
 
