@@ -241,7 +241,7 @@ def test_the_page_says_which_prior_counts_and_what_the_other_gives_every_cluster
     differing = "Mind that they differ in training.loss (balanced against plain)"
     assert any(differing in verdict for verdict in verdicts(of(tmp_path / "flat", tmp_path / "plain"))), "by its name"
     page = report(load_all([tmp_path]))
-    assert html.escape(flat) in page
+    assert flat in html.unescape(page)
     assert "balanced loss, prior = own: predicted with every node" in page
 
 

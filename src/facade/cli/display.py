@@ -31,8 +31,8 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
     print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
-        if predicted := prediction(result.summary, sizes):
-            console.print(f"{name}: {predicted}")
+        if words := prediction(result.summary, sizes):
+            console.print(f"{name}: {words}")
         sentence = settlement(result.summary, cluster, sizes)
         if sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
