@@ -11,13 +11,9 @@ from torch.nn import functional
 
 from facade import Experiment, run
 from facade.data.section import DataSection
-<<<<<<< HEAD
+from facade.export.model_card import OWN_SHARES
 from facade.export.recommend import recommend, site_data
 from facade.learning.running_statistics import estimate
-=======
-from facade.export.model_card import OWN_SHARES
-from facade.export.recommend import recommend
->>>>>>> 9991065 (Test both priors, and tell of them in the docs)
 from results.conftest import tiny
 
 
