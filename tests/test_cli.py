@@ -231,6 +231,14 @@ def test_an_error_of_ones_own_code_is_a_sentence_that_says_where(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+def test_a_mistake_of_ours_is_one_sentence_with_the_line_that_made_it(command, monkeypatch):
+    monkeypatch.setattr("facade.export.recommend.recommend", int)
+    ended = command("recommend", "run", "--data", "npz")
+    assert ended.code == 1
+    assert "export.py, line " in ended.err
+    assert ended.err.startswith("error: TypeError: ")
+
+
 def test_no_file_where_the_user_is_stands_in_for_a_library(tmp_path):
     (tmp_path / "numpy.py").write_text("raise SystemExit('not the library')\n")
     (tmp_path / "mine.py").write_text("from facade.algorithms.el import EL\n\n\nclass Mine(EL):\n    pass\n")

@@ -114,7 +114,7 @@ BASELINES |= {
     "el, local core": ('model.local=["core.1"]',),
     "el, local head, losses": ('model.local=["head"]', *TROUBLE),
     "dac, local core, with a final exchange": ('model.local=["core.1"]', "algorithm.all_reduce=true"),
-    "dac, local bias, losses": ('model.local=["head.bias"]', *TROUBLE),
+    "dac, local bias, losses": ('model.local=["core.1.bias"]', *TROUBLE),
 }
 
 CASES = BASELINES | HEADS

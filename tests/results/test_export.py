@@ -375,7 +375,7 @@ def test_a_site_that_is_half_of_either_kind_is_told_that_it_is_too_close_to_call
 @pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
 def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
     fits = [OfferedModel(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
-    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, []))
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [], [], []))
     verdict = command("recommend", "run", "--data", "npz").out.splitlines()[-1]
     assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
     assert not lead(*fits).clear
@@ -383,7 +383,7 @@ def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, fe
 
 def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
     fits = [OfferedModel(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
-    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [2]))
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [2], [], []))
     ended = command("recommend", "run", "--data", "npz", "--json")
     assert "Head 0 fits best" in ended.err
     facts = json.loads(ended.out)

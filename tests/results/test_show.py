@@ -144,7 +144,6 @@ def test_heads_chosen_on_test_data_are_said(command, tmp_path):
     assert "tested with the heads best on the test data" in " ".join(ended.out.split())
 
 
-@pytest.mark.filterwarnings("default:.*round 2 has round rows")
 def test_the_prior_that_counts_is_said_and_the_others_accuracies_are_among_the_numbers(command, tmp_path):
     settings = ("training.loss=balanced", "data.partition=dirichlet", "evaluation.prior=own")
     summary = run(tiny(*settings), tmp_path / "run").summary
@@ -159,6 +158,7 @@ def test_the_prior_that_counts_is_said_and_the_others_accuracies_are_among_the_n
     assert f"(prior = own); as if all classes were equally frequent: majority {majority}, minority" in ended
 
 
+@pytest.mark.filterwarnings("default:.*round 2 has round rows")
 def test_rounds_that_some_site_left_out_do_not_shift_the_others(tmp_path, command):
     rounds = [(1e6, [0, 0, 0, 0]), (2e6, [0, 0, 0, 0]), (3e6, [0, 0, 0, 1]), (4e6, [0, 0, 0, 1])]
     path = write_run(tmp_path / "run", rounds, {3: [9] * 4}, [9] * 4, "algorithm.seeding=none", "algorithm.warmup=0")
