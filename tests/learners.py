@@ -29,12 +29,15 @@ OPTIMISERS = {
 """Ours, and torch's own with the same settings."""
 
 
+def random_images(count, draw):
+    x = torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=draw)
+    return Labelled(x, torch.randint(0, CLASSES, (count,), generator=draw))
+
+
 def holdings():
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randint(0, 256, (60, *SHAPE), dtype=torch.uint8, generator=draw)
-    y = torch.randint(0, CLASSES, (60,), generator=draw)
+    images = random_images(60, torch.Generator().manual_seed(0))
     rows = [np.arange(60)[node::NODES] for node in range(NODES)]
-    return Holdings(samples=Labelled(x, y), nodes=np.arange(NODES), rows=rows)
+    return Holdings(samples=images, nodes=np.arange(NODES), rows=rows)
 
 
 def samples(purpose="train", round=0, count=12):

@@ -7,8 +7,7 @@ from torch.nn import functional
 from facade.core import tree
 from facade.core.engine import evaluate
 from facade.core.turn import Shard
-from facade.data.samples import Labelled
-from learners import CLASSES, NODES, SHAPE, holdings, learner, mlp, normalised, samples
+from learners import CLASSES, NODES, holdings, learner, mlp, normalised, random_images, samples
 
 
 @pytest.mark.parametrize("executor", ["stacked", "looped"])
@@ -35,13 +34,7 @@ def test_outputs_of_one_pass_are_judged_under_every_prior_of_every_node(executor
     balanced = learner(mlp, executor=executor, init=init, loss="balanced")
     models_ = balanced.init(1, 0, np.arange(NODES))
     draw = torch.Generator().manual_seed(5)
-    tests = [
-        Labelled(
-            torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=draw),
-            torch.randint(0, CLASSES, (count,), generator=draw),
-        )
-        for count in (1100, 40)
-    ]
+    tests = [random_images(count, draw) for count in (1100, 40)]
     test_of = np.array([1, 0, 1, 0, 0])
     priors = torch.randn(NODES, 3, CLASSES, dtype=torch.float64, generator=draw)
     shard = Shard(np.arange(NODES), NODES, 1, balanced, holdings())

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from facade.algorithms.seeding.linear_heads import fit_each
 from facade.core import tree
-from facade.data.samples import Labelled, Samples
+from facade.data.samples import Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.experiment.setup import set_up
 from facade.learning.learner import Inputs
@@ -17,7 +17,19 @@ from facade.learning.stacked import MOST_WEIGHTS
 from facade.learning.torch_modules import under
 from facade.testing.contract import distance, tiny
 from facade.testing.driven import result_of
-from learners import CLASSES, NODES, OPTIMISERS, SHAPE, deep, holdings, learner, mlp, normalised, plain_loss, samples
+from learners import (
+    CLASSES,
+    NODES,
+    OPTIMISERS,
+    deep,
+    holdings,
+    learner,
+    mlp,
+    normalised,
+    plain_loss,
+    random_images,
+    samples,
+)
 
 EXECUTORS = ["stacked", "looped"]
 DTYPES = [torch.float32, torch.float64]
@@ -285,13 +297,7 @@ def test_an_examination_counts_true_class_by_predicted_class(executor):
     made = learner(mlp, init="per-node", executor=executor)
     params = made.init(1, 0, np.arange(3))
     draw = torch.Generator().manual_seed(5)
-    tests = [
-        Labelled(
-            torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=draw),
-            torch.randint(0, CLASSES, (count,), generator=draw),
-        )
-        for count in (2100, 7)
-    ]
+    tests = [random_images(count, draw) for count in (2100, 7)]
     test_of = np.array([1, 0, 1])
     examined = made.examine(params, tests, test_of)
     for node in range(3):

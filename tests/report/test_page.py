@@ -1,18 +1,15 @@
-import html
 import json
 import re
 import sys
 
 import pytest
 
-from facade import run
 from facade.report import charts, facts, panels, theme
 from facade.report.page import report
-from facade.report.verdicts import priors, verdicts
+from facade.report.verdicts import verdicts
 from facade.runs.history import load_all
 from handmade import write_run
 from report.conftest import write_large_run
-from results.conftest import tiny
 from surroundings import loaded_by
 
 
@@ -225,24 +222,6 @@ def test_the_verdict_says_that_the_best_of_several_was_taken_whoever_leads(tmp_p
     (verdict,) = verdicts(of(*paths))
     assert "Mind that they differ in topology.degree (3 against 2)." in verdict
     assert verdict.endswith("is the best of 2 experiments on these very test data.")
-
-
-def test_the_page_says_which_prior_counts_and_what_the_other_gives_every_cluster(tmp_path):
-    el = ("algorithm.name=el", "data.partition=dirichlet", "evaluation.every=6")
-    settings = {"plain": (), "flat": ("training.loss=balanced",)}
-    settings["own"] = (*settings["flat"], "evaluation.prior=own")
-    summaries = {name: run(tiny(*el, *more), tmp_path / name).summary for name, more in settings.items()}
-    flat, own = priors(of(*(tmp_path / name for name in settings)))
-    majority, minority = (f"{100 * share:.1f}\u00a0%" for share in summaries["own"]["clusters"])
-    assert flat.startswith("el loss=balanced prior=auto: its numbers are those of predictions as if all classes were")
-    assert f"(prior = flat). Predicted with every node's own label shares added: majority {majority}, mi" in flat
-    assert f"minority {minority}, all " in flat
-    assert "el loss=balanced prior=own" in own
-    differing = "Mind that they differ in training.loss (balanced against plain)"
-    assert any(differing in verdict for verdict in verdicts(of(tmp_path / "flat", tmp_path / "plain"))), "by its name"
-    page = report(load_all([tmp_path]))
-    assert flat in html.unescape(page)
-    assert "balanced loss, prior = own: predicted with every node" in page
 
 
 def test_the_page_says_what_must_be_known_of_the_data(tmp_path):

@@ -12,7 +12,7 @@ from torch.nn import functional
 from facade import Experiment, run
 from facade.data.section import DataSection
 from facade.export.model_card import OWN_SHARES
-from facade.export.recommend import recommend, site_data
+from facade.export.recommend import OfferedModel, Recommendation, lead, recommend, site_data
 from facade.learning.running_statistics import estimate
 from results.conftest import tiny
 
@@ -107,3 +107,31 @@ def test_a_sites_images_are_scaled_as_the_runs_were(tmp_path):
     run(Experiment.of(described, ["data.skew=none"]), tmp_path / "run")
     recommendation = recommend(tmp_path / "run", DataSection(**folder, path="site", clusters="1"))
     assert len(recommendation.models[0].losses) == 12
+
+
+@pytest.mark.parametrize(("count", "few"), [(1, "1 sample is too few"), (4, "4 samples are too few")])
+def test_a_handful_of_samples_make_nothing_clear(command, monkeypatch, count, few):
+    fits = [OfferedModel(head, [head], np.full(count, head + 1.0), 1.0) for head in (0, 1)]
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [], [], []))
+    verdict = command("recommend", "run", "--data", "npz").out.splitlines()[-1]
+    assert verdict.startswith(f"Head 0 fits best, but {few} to tell from chance (give 5 or more): by 1.0000")
+    assert not lead(*fits).clear
+
+
+def test_for_programs_the_losses_are_one_line_of_json(command, monkeypatch):
+    fits = [OfferedModel(head, [head], np.full(5, head + 1.0), 0.5) for head in (0, 1)]
+    monkeypatch.setattr("facade.export.recommend.recommend", lambda run, data: Recommendation(fits, [2], [], []))
+    ended = command("recommend", "run", "--data", "npz", "--json")
+    assert "Head 0 fits best" in ended.err
+    facts = json.loads(ended.out)
+    assert facts["fits"][1] == {"name": "head 1", "head": 1, "nodes": [1], "loss": 2.0, "accuracy": 0.5}
+    assert facts["unused"] == [2]
+
+
+def test_the_lead_of_a_model_has_a_student_interval():
+    best, second = (OfferedModel(0, [0], np.array(losses), 1.0) for losses in ([0.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0]))
+    by, reach, samples = lead(best, second)
+    assert (by, samples) == (3.0, 5)
+    assert reach == pytest.approx(2.776 * np.sqrt(2.5) / np.sqrt(5), rel=1e-3)
+    assert lead(best, second).clear
+    assert not lead(second, best).clear

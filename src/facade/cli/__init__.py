@@ -52,7 +52,7 @@ def _where(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     ours = (str(Path(__file__).parents[1]), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))
     own = [frame for frame in frames if not frame.filename.startswith((*ours, "<"))]
-    last = (own or [*frames])[-1]
+    last = (own or frames)[-1]
     return f"{last.filename}, line {last.lineno}, in {last.name}"
 
 
