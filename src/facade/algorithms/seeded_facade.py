@@ -1,89 +1,58 @@
-"""FACADE with a say in how heads start and in what becomes of those that nobody uses: what `facade` runs.
+"""FACADE with a say in how its heads start: what `facade` runs. Which way that is, `seeding` says; each is a file.
 
-A round is FACADE's own (facade.py) unless it is one in which nodes agree on where heads start (seeding/farthest.py).
-Beside it, every node keeps count of who uses which head (seeding/health.py), and may start dead ones anew
-(seeding/revival.py). With `seeding = "none"` and without revival it is the published method, to the bit.
+class-means    surveyed_facade.py    nodes first find out which of them look alike
+farthest       farthest_facade.py    heads start at the nodes worst served so far
+none           the same              all heads are one at first, and chance parts them: the method as published
 """
 
 from __future__ import annotations
 
-import enum
+import functools
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
-from facade.algorithms.core_and_heads import CoreAndHeads, chosen, put, train
 from facade.algorithms.facade import Facade
-from facade.algorithms.seeding import farthest
-from facade.algorithms.seeding import revival as reviving
-from facade.algorithms.seeding.health import MEMORY, Health, all_alive, dead, heard, unheard
-from facade.core import tree
+from facade.algorithms.farthest_facade import FarthestFacade
+from facade.algorithms.surveyed_facade import SurveyedFacade
 from facade.core.algorithm import Algorithm
-from facade.core.messages import Inbox, counts
+from facade.core.messages import Inbox
 from facade.core.plan import Plan
 from facade.core.tree import Params
 from facade.core.turn import Shard, Turn
-from facade.errors import ExperimentError
-from facade.learning.optimisers import Memory
-
-
-class Phase(enum.Enum):
-    """What a round is for. It follows from the round's number alone, so all nodes agree without a word."""
-
-    WARM_UP = enum.auto()
-    """Train one head in all places and average everything."""
-    AVERAGING = enum.auto()
-    """Average without training, so that cores agree before heads are fitted on them."""
-    SEEKING = enum.auto()
-    """Agree by gossip on where heads start."""
-    CHOOSING = enum.auto()
-    """Choose a head, train it with the core, average heads by their number: FACADE proper."""
-
-
-class SeededState(NamedTuple):
-    """Per node: what FACADE keeps, who uses which head, and what seeding remembers."""
-
-    facade: CoreAndHeads
-    health: Health
-    seeding: Any
-    """`farthest.Seeding`; empty without it."""
 
 
 @dataclass(frozen=True)
-class SeededFacade(Algorithm[SeededState]):
+class SeededFacade(Algorithm[Any]):
     """Fair clustered learning: choose the best head, train it with the core, share both."""
 
     entries_without_weights = frozenset({"bid"})
     member_numbers = frozenset({"seeding/origin"})
     heads: int | Literal["auto"] = 2
-    """k; "auto": as many as seeding finds to be needed, at most max_heads."""
+    """k; "auto": as many as there are groups of nodes that look alike, at most max_heads."""
     max_heads: int = 6
     """How many heads "auto" may find."""
     warmup: int = 10
-    """Rounds in which all heads are kept equal and everything is averaged as in EL."""
+    """Rounds before nodes choose heads, in which all heads are kept equal and averaged as in EL; a survey takes their
+    place as long as it lasts."""
     scoring: Literal["shared", "independent"] = "shared"
     """Whether all heads are scored on the same samples; if not, chance decides between heads that are alike."""
     own_head: Literal["if-chosen", "always"] = "if-chosen"
     """Whether a node's own head counts in the mean of heads it did not choose."""
-    seeding: Literal["none", "farthest"] = "farthest"
-    """How heads start after the warm-up: each at the node worst served so far, or, as published, all equal."""
+    seeding: Literal["class-means", "farthest", "none"] = "class-means"
+    """How nodes come to their first heads: by how their samples of each class look, by how badly they are served so
+    far, or by chance, as published."""
     revival: bool = False
-    """Whether heads that have died are seeded again, every 50 rounds; needs seeding."""
+    """Whether heads that have died are seeded again, every 50 rounds; needs seeding = "farthest"."""
     split: Literal["head", "all"] = "head"
     """With "all", the whole model is head, the core is empty (IFCA)."""
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.warmup < 0:
             raise ValueError(f"heads = {self.k} and warmup = {self.warmup}: expected heads >= 1, warmup >= 0")
-        if self.auto and (self.seeding != "farthest" or self.revival or self.max_heads < 2):
-            raise ValueError("heads = 'auto' needs seeding = 'farthest', revival = false and max_heads >= 2")
-
-    @property
-    def auto(self) -> bool:
-        """Whether seeding decides how many heads there are."""
-        return self.heads == "auto"
+        if self.heads == "auto" and (self.seeding != "class-means" or self.max_heads < 2):
+            raise ValueError("heads = 'auto' needs seeding = 'class-means' and max_heads >= 2")
 
     @property
     def k(self) -> int:
@@ -103,158 +72,39 @@ class SeededFacade(Algorithm[SeededState]):
         """FACADE itself, with these settings."""
         return Facade(self.all_reduce, self.k, self.warmup, self.scoring, self.own_head)
 
-    def init(self, shard: Shard) -> SeededState:
-        if self.auto and not shard.learner.head_is_linear:
-            raise ExperimentError(
-                "algorithm.heads = 'auto' judges heads of one linear layer, and this model's is another; say how many"
-            )
-        facade = self.published.init(shard)
-        seeding = farthest.start(facade.heads) if self._seeds else {}
-        return SeededState(facade, unheard(len(shard.nodes), self.k), seeding)
+    @functools.cached_property
+    def way(self) -> Algorithm[Any]:
+        """What `seeding` stands for. With one head there is nothing to start."""
+        if self.seeding == "class-means" and self.k > 1 and not self.revival:
+            return SurveyedFacade(self.all_reduce, self.published, self.heads == "auto")
+        return FarthestFacade(self.all_reduce, self.published, self.seeding == "farthest" and self.k > 1, self.revival)
 
-    def local(self, turn: Turn, state: SeededState) -> SeededState:
-        phase = self._phase(turn)
-        if phase is Phase.AVERAGING:
-            return state
-        if self._seeds and phase is not Phase.WARM_UP:
-            state = self._seek(turn, state)
-        if phase is Phase.SEEKING:
-            return state
-        if self.revival and phase is Phase.CHOOSING:
-            state = self._revive(turn, state)
-        if not self.auto or phase is Phase.WARM_UP:
-            return state._replace(facade=self.published.local(turn, state.facade))
-        # A seed that was not needed is no choice, unless somebody was heard to make it.
-        there = state.seeding.found | (state.health.last >= self._calendar.ready(turn.spread))
-        facade = self.published.choose(turn, state.facade, among=there)
-        return state._replace(facade=train(turn, facade, torch.arange(self.k) == facade.choice.unsqueeze(1)))
+    def init(self, shard: Shard) -> Any:
+        return self.way.init(shard)
 
-    def message(self, turn: Turn, state: SeededState) -> Any:
-        message = self.published.message(turn, state.facade)
-        if not self._seeds:
-            return message
-        candidate = {"head": state.seeding.candidate} if self._phase(turn) is Phase.SEEKING else {}
-        return message | candidate | {"bid": farthest.bid(state.seeding)}
+    def local(self, turn: Turn, state: Any) -> Any:
+        return self.way.local(turn, state)
 
-    def mix(self, turn: Turn, state: SeededState, inbox: Inbox) -> SeededState:
-        phase = self._phase(turn)
-        if phase is Phase.CHOOSING:
-            state = self._average_by_head(turn, state, inbox)
-            if self.revival:
-                seeding = reviving.listen(turn, state.seeding, inbox, self._calendar)
-                state = state._replace(seeding=seeding)
-            return state
-        state = state._replace(health=all_alive(state.health, turn.round))
-        if phase is Phase.SEEKING:
-            return state._replace(seeding=farthest.listen(state.seeding, inbox))
-        return state._replace(facade=self.published.average_all(state.facade, inbox))
+    def message(self, turn: Turn, state: Any) -> Any:
+        return self.way.message(turn, state)
 
-    def finish(self, turn: Turn, state: SeededState, inbox: Inbox) -> SeededState:
-        if turn.round > self.warmup:
-            return self._average_by_head(turn, state, inbox)
-        health = all_alive(state.health, turn.round)
-        return state._replace(facade=self.published.finish(turn, state.facade, inbox), health=health)
+    def mix(self, turn: Turn, state: Any, inbox: Inbox) -> Any:
+        return self.way.mix(turn, state, inbox)
 
-    def model(self, state: SeededState) -> Params:
-        return self.published.model(state.facade)
+    def finish(self, turn: Turn, state: Any, inbox: Inbox) -> Any:
+        return self.way.finish(turn, state, inbox)
 
-    def models(self, state: SeededState) -> list[Params]:
-        return self.published.models(state.facade)
+    def model(self, state: Any) -> Params:
+        return self.way.model(state)
 
-    def notes(self, state: SeededState) -> dict[str, Tensor]:
-        return self.published.notes(state.facade) | {
-            "head_shares": state.health.share.double().round(decimals=3),
-            "head_last_heard": state.health.last,
-        }
+    def models(self, state: Any) -> list[Params]:
+        return self.way.models(state)
+
+    def notes(self, state: Any) -> dict[str, Tensor]:
+        return self.way.notes(state)
 
     def refuse(self, turn: Turn, message: Any) -> str | None:
-        if self._seeds and not -1 <= (origin := int(message["bid"]["origin"])) < turn.shard.n:
-            return f"a bid by node {origin}, which does not exist"
-        return self.published.refuse(turn, message)
+        return self.way.refuse(turn, message)
 
     def check(self, plan: Plan) -> list[str]:
-        if self.revival and not self._seeds:
-            raise ExperimentError(
-                "algorithm.revival = true needs bids; set algorithm.seeding = 'farthest' and heads > 1"
-            )
-        if self._seeds:
-            self._check_time(plan)
-        warnings = []
-        if self.warmup >= plan.rounds and self.k > 1:
-            warnings.append(f"algorithm.warmup = {self.warmup} covers all {plan.rounds} rounds: this run is EL")
-        missed = 1 - (1 - plan.network.loss) * (1 - plan.network.offline)
-        if self._seeds and missed > (farthest.MOST_MISSED if plan.fresh else 0):
-            trouble = f"network.loss = {plan.network.loss} and network.offline = {plan.network.offline}"
-            graph = "" if plan.fresh else " on a graph that stays the same"
-            warnings.append(
-                f"{trouble}{graph}: some nodes may not hear which heads the others agreed on and start from other ones;"
-                " a higher topology.degree helps"
-            )
-        return warnings
-
-    def _check_time(self, plan: Plan) -> None:
-        """Refuse runs that leave no time for seeding or revival."""
-        if not self.warmup:
-            raise ExperimentError("algorithm.seeding = 'farthest' fits heads on a warm core; set algorithm.warmup > 0")
-        if plan.rounds <= (ready := self._calendar.ready(plan.spread)):
-            parts = (
-                f"warm-up {self.warmup}, averaging {farthest.AVERAGING_ROUNDS}, {self.k} heads of {plan.spread} each"
-            )
-            raise ExperimentError(
-                f"algorithm.seeding = 'farthest' takes {ready} rounds ({parts}), but training.rounds = {plan.rounds};"
-                " train longer or set seeding = 'none'"
-            )
-        if self.revival and plan.spread >= MEMORY:
-            raise ExperimentError(
-                f"algorithm.revival = true gossips for {plan.spread} rounds on this graph, and every {MEMORY}"
-                " rounds anew; use a graph on which news travels faster"
-            )
-
-    @property
-    def _seeds(self) -> bool:
-        return self.seeding == "farthest" and self.k > 1
-
-    @property
-    def _calendar(self) -> farthest.Calendar:
-        return farthest.Calendar(self.warmup, self.k)
-
-    def _phase(self, turn: Turn) -> Phase:
-        if turn.round < self.warmup:
-            return Phase.WARM_UP
-        if not self._seeds:
-            return Phase.CHOOSING
-        stage = self._calendar.stage(turn)
-        return Phase.AVERAGING if stage < 0 else Phase.SEEKING if stage < self.k else Phase.CHOOSING
-
-    def _seek(self, turn: Turn, state: SeededState) -> SeededState:
-        """Look for the next seed; when all are found, they become the heads."""
-        stage, facade = self._calendar.stage(turn), state.facade
-        behind = state.seeding.stage < stage
-        if not behind.any():
-            return state
-        common = tree.map(lambda leaf: leaf[:, 0], facade.heads)
-        seeding = farthest.advance(turn, state.seeding, facade.core, common, stage, self.auto)
-        if stage == self.k:
-            places = behind.unsqueeze(1) & seeding.found
-            facade = _restarted(facade, tree.where(places, seeding.seeds, facade.heads), places)
-        return state._replace(seeding=seeding, facade=facade)
-
-    def _revive(self, turn: Turn, state: SeededState) -> SeededState:
-        """Start dead heads anew where a window says so."""
-        facade = state.facade
-        model = reviving.ModelParts(facade.core, facade.heads, chosen(facade.heads, facade.choice))
-        died = dead(state.health, turn.round)
-        seeding, revived = reviving.revive(turn, state.seeding, model, died, self._calendar)
-        heads = put(facade.heads, seeding.private, revived)
-        return state._replace(seeding=seeding, facade=_restarted(facade, heads, revived))
-
-    def _average_by_head(self, turn: Turn, state: SeededState, inbox: Inbox) -> SeededState:
-        users = counts(inbox, inbox.pool["choice"], self.k)
-        facade = self.published.average_by_head(state.facade, inbox)
-        return state._replace(facade=facade, health=heard(state.health, users, turn.round))
-
-
-def _restarted(state: CoreAndHeads, heads: Params, which: Tensor) -> CoreAndHeads:
-    """The state with other heads, of which the optimiser remembers nothing where they are new [S, k]."""
-    memory: Memory = tree.where(which, tree.map(torch.zeros_like, state.heads_memory), state.heads_memory)
-    return state._replace(heads=heads, heads_memory=memory)
+        return self.way.check(plan)

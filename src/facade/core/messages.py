@@ -7,6 +7,7 @@ then divides: the order is fixed, so every runtime gives the same bits.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import itertools
 from dataclasses import dataclass, field
@@ -88,6 +89,24 @@ class Inbox:
         message = torch.cat([self.deliveries.message, self.own])
         order = torch.argsort(receiver * len(self.senders) + message)
         return Deliveries(receiver[order], message[order])
+
+
+def only_from(inbox: Inbox, which: Tensor) -> Inbox:
+    """The inbox without the messages of some senders: of the pool [M], those that are not among `which`. Every node
+    has its own."""
+    if which.all():
+        return inbox
+    if isinstance(inbox.deliveries, Deliveries):
+        receiver, message = inbox.deliveries
+    else:
+        message, receiver = (
+            part.flatten()
+            for part in torch.meshgrid(torch.arange(len(which)), torch.arange(len(inbox.own)), indexing="xy")
+        )
+        other = message != inbox.own[receiver]
+        receiver, message = receiver[other], message[other]
+    kept = which[message]
+    return dataclasses.replace(inbox, deliveries=Deliveries(receiver[kept], message[kept]))
 
 
 class Total(NamedTuple):

@@ -65,6 +65,16 @@ class Holdings:
         keep = np.searchsorted(self.nodes, nodes)
         return Holdings(self.samples, nodes, [self.rows[i] for i in keep])
 
+    def at_most(self, count: int, seed: int, purpose: str) -> Holdings:
+        """The same with so many rows of each node, drawn at random, where it has more."""
+        picked = [
+            rows[np.sort(seeds.picks(seed, purpose, 0, self.nodes[[i]], len(rows), count)[0])]
+            if len(rows) > count
+            else rows
+            for i, rows in enumerate(self.rows)
+        ]
+        return Holdings(self.samples, self.nodes, picked)
+
     def everything(self, which: slice) -> Labelled:
         """x [1, rows, ...] and y [1, rows] of one node; where it holds a whole stretch, in the same memory."""
         (rows,) = self.rows[which]

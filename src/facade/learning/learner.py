@@ -251,12 +251,15 @@ class Learner:
             self._check(loss, params, samples)
         return Fitted(params, memory, loss)
 
-    def score(self, core: Params, heads: Params, samples: Samples) -> Tensor:
-        """Mean loss [S, k] of every head [S, k, ...] on its node's core and samples."""
+    def score(self, core: Params, heads: Params, samples: Samples, log_shares: Tensor | None = None) -> Tensor:
+        """Mean loss [S, k] of every head [S, k, ...] on its node's core and samples; with `log_shares` [S, classes]
+        added to the outputs, or, if none are given, what the loss says."""
 
         def task(block: slice) -> Tensor:
             drawn = samples.of(block)
             shares = self.log_shares(samples.data, block)
+            if log_shares is not None:
+                shares = log_shares[block].to(self.device, self.dtype)
             return self.executor.head_losses(
                 tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device), shares
             )
@@ -275,6 +278,26 @@ class Learner:
 
         with self.stopwatch.phase("seed"):
             return self._map(_without_gradients(task), self._blocks_of(samples))
+
+    def untrained(self, seed: int) -> Params:
+        """The model that a run begins with at every node; also where nodes begin with others (no node axis)."""
+        return self._fresh(seed, 0)
+
+    def with_representation(self, model: Params, data: Holdings, work: Callable[[Tensor, Tensor], R]) -> list[R]:
+        """What `work` makes, node by node, of what one model (no node axis) makes of a node's samples, [m, values], and
+        their classes [m]: what its head would see, or, where that cannot be computed alone, its outputs."""
+        one = tree.map(lambda leaf: leaf.unsqueeze(0), model)
+
+        def task(block: slice) -> R:
+            held = data.everything(block)
+            if self.executor.gives_features:
+                z = self.executor.features(self.split(one)[0], held.x)[0].flatten(1)
+            else:
+                z = self.executor.logits(one, held.x[0])[0]
+            return work(z.cpu(), held.y[0])
+
+        with self.stopwatch.phase("seed"):
+            return self._map(_without_gradients(task), [slice(i, i + 1) for i in range(len(data.nodes))])
 
     def compare(self, models: Params, receiver: Tensor, model: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of models[model[e]], with the receiver's own local parts, on the samples of the node in row

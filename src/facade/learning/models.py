@@ -58,6 +58,16 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
     return _chain(core, nn.Linear(16 * (height // 4) * (width // 4), classes))
 
 
+def cnn_bn(shape: Shape, classes: int) -> nn.Module:
+    """`cnn` with batch normalisation after both convolutions."""
+    channels, height, width = _image("cnn-bn", shape, 4)
+    core = nn.Sequential(
+        nn.Conv2d(channels, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+    )  # fmt: skip
+    return _chain(core, nn.Linear(16 * (height // 4) * (width // 4), classes))
+
+
 def gn_lenet(shape: Shape, classes: int) -> nn.Module:
     """LeNet with group normalisation: three 5x5 convolutions; head = the output layer."""
     channels, height, width = _image("gn-lenet", shape, 8)
@@ -115,11 +125,12 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "softmax": softmax,
     "mlp": mlp,
     "cnn": cnn,
+    "cnn-bn": cnn_bn,
     "gn-lenet": gn_lenet,
     "resnet8": resnet8,
     "resnet8-gn": resnet8_gn,
 }
-WITHOUT_RUNNING_STATISTICS = frozenset(MODELS) - {"resnet8"}
+WITHOUT_RUNNING_STATISTICS = frozenset(MODELS) - {"cnn-bn", "resnet8"}
 """Models in which no layer keeps running statistics."""
 
 

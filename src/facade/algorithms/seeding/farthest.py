@@ -11,7 +11,6 @@ next round.
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -19,9 +18,9 @@ from torch import Tensor
 
 from facade.algorithms.core_and_heads import joined, put
 from facade.algorithms.seeding import linear_heads
-from facade.algorithms.seeding.linear_heads import FOLDS
+from facade.algorithms.seeding.bids import best_bids
 from facade.core import seeds, tree
-from facade.core.messages import Deliveries, Inbox, waves
+from facade.core.messages import Inbox
 from facade.core.tree import Params
 from facade.core.turn import Turn
 
@@ -29,21 +28,12 @@ AVERAGING_ROUNDS = 3
 """Rounds of averaging without training before heads are fitted."""
 FITTING_STEPS = 80
 """Gradient steps of a private head."""
-FEWEST = FOLDS
+FEWEST = 5
 """Samples a node must hold for its head to become a seed while others hold more."""
 MOST_MISSED = 0.25
 """Share of messages that may be missing, for loss or nodes that are offline, without a warning."""
 NEVER = 1e9
 """More than any bid that has a reason."""
-CHANCE = 0.05
-"""How likely, at most, noise alone makes another head look needed."""
-
-
-def needed(n: int) -> float:
-    """Standard errors by which the heads found so far must fail one of n nodes for another head to be needed: what
-    the largest of n normal deviates exceeds by chance. One head too few makes clusters share, one too many costs a
-    point or two: so it errs towards more."""
-    return NormalDist().inv_cdf(1 - CHANCE / n)
 
 
 class Seeding(NamedTuple):
@@ -64,7 +54,7 @@ class Seeding(NamedTuple):
     seeds: Params
     """[S, k, ...]"""
     found: Tensor
-    """[S, k] the seeds that are there; with `auto` fewer than k may be needed."""
+    """[S, k] the seeds that a node knows: one that was away may have missed some."""
 
 
 class Calendar(NamedTuple):
@@ -94,16 +84,13 @@ def start(heads: Params) -> Seeding:
     )
 
 
-def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool = False) -> Seeding:
-    """Bring every node to the given stage: keep the seed it agreed on, then bid for the next. With `auto`,
-    bids are in standard errors and a seed is kept only where it is needed. When it is not, nothing changes
-    for the next stage: the bid stands, to be rejected again."""
+def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int) -> Seeding:
+    """Bring every node to the given stage: keep the seed it agreed on, then bid for the next."""
     count = seeding.found.shape[1]
     behind = seeding.stage < stage
     if not behind.any():
         return seeding
-    rejected = behind & (seeding.stage > 0) & (seeding.score < needed(turn.shard.n)) & auto
-    agreed = behind & (seeding.stage >= 0) & ~rejected
+    agreed = behind & (seeding.stage >= 0)
     place = torch.arange(count) - seeding.stage.unsqueeze(1)
     late = (seeding.stage < 0).unsqueeze(1).expand_as(place)
     seeding = seeding._replace(seeds=put(seeding.seeds, head, late))
@@ -113,44 +100,19 @@ def advance(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int
         found=seeding.found | (agreed.unsqueeze(1) & (place == 0)),
         stage=torch.where(behind, stage, seeding.stage),
     )
-    bidding = behind & ~rejected
-    if stage == count or not bidding.any():
+    if stage == count:
         return seeding
     seeding = fitted(turn, seeding, core, head)
     nodes = torch.from_numpy(turn.shard.nodes)
-    score = without_the_few(turn, _score(turn, seeding, core, head, stage, auto))
+    score = without_the_few(turn, _score(turn, seeding, core, stage))
     bid = seeding._replace(candidate=seeding.private, score=score, origin=nodes)
-    return tree.where(bidding, bid, seeding)
+    return tree.where(behind, bid, seeding)
 
 
 def listen(seeding: Seeding, inbox: Inbox) -> Seeding:
     """Keep the best bid heard, and the head that comes with it."""
     seeding, best = best_bids(seeding, inbox)
     return seeding._replace(candidate=tree.rows(inbox.pool["head"], best))
-
-
-def best_bids(seeding: Seeding, inbox: Inbox) -> tuple[Seeding, Tensor]:
-    """Keep the best of the bids heard and one's own: the highest score, ties to the lower node.
-    Also gives the message [S] that made it."""
-    scores, origins = inbox.pool["bid"]["score"], inbox.pool["bid"]["origin"]
-    best, score, origin = inbox.own.clone(), seeding.score.clone(), seeding.origin.clone()
-    for rows, messages, _ in waves(*_heard(inbox)):
-        new, by = scores[messages], origins[messages]
-        own, held = score[rows], origin[rows]
-        better = (by >= 0) & ((held < 0) | (new > own) | ((new == own) & (by < held)))
-        rows, messages = rows[better], messages[better]
-        best[rows], score[rows], origin[rows] = messages, scores[messages], origins[messages]
-    return seeding._replace(score=score, origin=origin), best
-
-
-def _heard(inbox: Inbox) -> Deliveries:
-    """The deliveries; of everyone's messages, only the best bid has to be looked at."""
-    if isinstance(inbox.deliveries, Deliveries):
-        return inbox.deliveries
-    scores = inbox.pool["bid"]["score"]
-    winner = int(torch.nonzero(scores == scores.max())[0])
-    receiver = torch.arange(len(inbox.own))
-    return Deliveries(receiver, torch.full_like(receiver, winner))
 
 
 def fitted(turn: Turn, seeding: Seeding, core: Params, head: Params) -> Seeding:
@@ -175,13 +137,11 @@ def private_heads(turn: Turn, core: Params, head: Params) -> Params:
     return turn.learner.split(turn.learner.fit(model, turn.learner.memory(model), samples, only="head").params)[1]
 
 
-def _score(turn: Turn, seeding: Seeding, core: Params, head: Params, stage: int, auto: bool) -> Tensor:
+def _score(turn: Turn, seeding: Seeding, core: Params, stage: int) -> Tensor:
     """[S] float64: what a node bids for a seed."""
     if stage == 0:
         return torch.from_numpy(seeds.uniform(turn.shard.seed, "priority", 0, turn.shard.nodes, 1)[:, 0])
     earlier = tree.map(lambda leaf: leaf[:, :stage], seeding.seeds)
-    if auto:
-        return linear_heads.excess_of_each(turn.learner, core, head, earlier, turn.all_samples(), FITTING_STEPS)
     return regret(turn, core, earlier, seeding.own)
 
 

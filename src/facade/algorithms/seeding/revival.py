@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from facade.algorithms.seeding.farthest import NEVER, Calendar, Seeding, best_bids, fitted, regret, without_the_few
+from facade.algorithms.seeding.bids import best_bids
+from facade.algorithms.seeding.farthest import NEVER, Calendar, Seeding, fitted, regret, without_the_few
 from facade.algorithms.seeding.health import MEMORY
 from facade.core import tree
 from facade.core.messages import Inbox

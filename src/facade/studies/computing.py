@@ -1,0 +1,64 @@
+"""Computing the runs of a study that are not kept yet, one process for each core."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from facade.core.types import Row
+from facade.experiment.config import Experiment
+from facade.experiment.setup import set_up
+from facade.runtimes.run import run
+from facade.studies.kept_lines import Case, KeptLines, line_of
+
+LINES_BETWEEN_WRITES = 50
+
+
+def compute(cases: Sequence[Case], kept: KeptLines, at_once: int, root: str, say: Callable[[str], None]) -> None:
+    """Compute what is missing, `at_once` runs at a time; `root` holds the data sets. What is computed is kept soon, so
+    that a study goes on where it was stopped."""
+    missing = kept.missing(cases)
+    with ProcessPoolExecutor(at_once) as pool:
+        under_way = [pool.submit(_line, case, seed, root) for case, seed in missing]
+        for done, future in enumerate(as_completed(under_way), 1):
+            kept.add(future.result())
+            if done % LINES_BETWEEN_WRITES == 0 or done == len(missing):
+                kept.write()
+                say(f"{done} of {len(missing)} runs")
+
+
+def _line(case: Case, seed: int, root: str) -> Row:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a study asks for things that a user is warned of
+        experiment = experiment_of(case, seed, root)
+        setup = set_up(experiment)
+        result = run(experiment)
+    finals = [row for row in result.rows if row["kind"] == "final"]
+    rounds = [row for row in result.rows if row["kind"] == "round"]
+    last = [row for row in rounds if row["round"] == experiment.training.rounds]
+    cluster = setup.federation.cluster
+    nodes = np.zeros(experiment.n, np.int64) if cluster is None else np.asarray(cluster)
+    return line_of(case, seed, result.summary, finals, last, nodes)
+
+
+def experiment_of(case: Case, seed: int, root: str) -> Experiment:
+    """The experiment of one run of a case."""
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in case.settings.items():
+        section, _, name = key.partition(".")
+        tables.setdefault(section, {})[name] = value
+    rounds = tables["training"]["rounds"]
+    tables["data"]["root"] = root
+    return Experiment.of({"seed": seed, "evaluation": {"every": rounds}, "runtime": {"threads": 1}} | tables, ())
+
+
+def kept_in(path: str | Path) -> KeptLines:
+    """The lines of a study that a file holds."""
+    return KeptLines(Path(path))

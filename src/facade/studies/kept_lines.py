@@ -1,0 +1,126 @@
+"""What a study keeps of its runs: one line of JSON each, in one compressed file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from facade.analysis import metrics
+from facade.analysis.metrics import Counts
+from facade.core.types import Row
+from facade.files import store
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs that differ in nothing but their seeds."""
+
+    part: str
+    """The question it belongs to."""
+    label: str
+    """What tables call it."""
+    settings: Mapping[str, Any]
+    """`section.key`: value; together with the seed, all that the experiment says."""
+    seeds: tuple[int, ...]
+
+    def key(self, seed: int) -> str:
+        """What a run is known by."""
+        return json.dumps([dict(sorted(self.settings.items())), seed], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What a line says of a run."""
+
+    seed: int
+    confusion: Counts
+    """[n, C, C] of the final evaluation."""
+    choice: list[int] | None
+    cluster: Counts
+    settled: bool | None
+    found: dict[str, float] = field(default_factory=dict)
+    """What else the run noted at its end, such as heads_worth."""
+
+    @property
+    def clusters(self) -> list[float]:
+        """Accuracy of every cluster, in per cent."""
+        return [100 * float(share) for share in metrics.group_accuracy(self.confusion, self.cluster)]
+
+    @property
+    def worst_node(self) -> float:
+        """In per cent."""
+        return 100 * float(metrics.accuracy(self.confusion).min())
+
+    @property
+    def heads(self) -> int:
+        """Heads in use."""
+        return len(set(self.choice or ()))
+
+
+def line_of(case: Case, seed: int, summary: Row, finals: list[Row], last: list[Row], cluster: Counts) -> Row:
+    """The line of a finished run, from its summary, its final evaluation and the notes of its last round. Nodes with
+    one model and one test set have one confusion matrix: it is kept once."""
+    matrices = [json.dumps(np.array(row["confusion"]).ravel().tolist(), separators=(",", ":")) for row in finals]
+    each = list(dict.fromkeys(matrices))
+    noted = {
+        name: float(np.median([row[name] for row in last]))
+        for name in ("heads_found", "heads_worth")
+        if last and last[0].get(name) is not None
+    }
+    return {
+        "settings": dict(case.settings),
+        "seed": seed,
+        "confusion": [json.loads(matrix) for matrix in each],
+        "of_node": [each.index(matrix) for matrix in matrices],
+        "cluster": cluster.tolist(),
+        "choice": summary["choice"],
+        "settled": summary["settled"],
+        "noted": noted,
+    }
+
+
+class KeptLines:
+    """The lines of a study, by what their runs are known by."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines: dict[str, Row] = {}
+        if path.exists():
+            for text in gzip.decompress(path.read_bytes()).decode().splitlines():
+                self.add(json.loads(text))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, line: Row) -> None:
+        """Keep a line."""
+        self._lines[json.dumps([dict(sorted(line["settings"].items())), line["seed"]], sort_keys=True)] = line
+
+    def write(self) -> None:
+        """Write all lines, in an order and with bytes that do not depend on when they were computed."""
+        text = "".join(json.dumps(self._lines[key], separators=(",", ":")) + "\n" for key in sorted(self._lines))
+        store.replace(self.path, gzip.compress(text.encode(), mtime=0))
+
+    def missing(self, cases: Iterable[Case]) -> list[tuple[Case, int]]:
+        """Runs that are not here yet, each once."""
+        wanted = {case.key(seed): (case, seed) for case in cases for seed in case.seeds}
+        return [run for key, run in wanted.items() if key not in self._lines]
+
+    def runs(self, case: Case) -> list[KeptRun]:
+        """The runs of a case that are here, by seed."""
+        lines = (self._lines.get(case.key(seed)) for seed in case.seeds)
+        return [_kept_run(line) for line in lines if line is not None]
+
+
+def _kept_run(line: Row) -> KeptRun:
+    each = np.array(line["confusion"], dtype=np.int64)
+    size = round(each.shape[1] ** 0.5)
+    confusion = each.reshape(-1, size, size)[line["of_node"]]
+    cluster = np.array(line["cluster"], dtype=np.int64)
+    return KeptRun(line["seed"], confusion, line["choice"], cluster, line["settled"], line["noted"])
