@@ -18,7 +18,7 @@ LAYERS = [
     {"core", "learning", "data"},
     {"algorithms"},
     {"experiment", "runs", "analysis"},
-    {"testing", "export", "report", "sweep", "runtimes", "peers", "paper", "benchmarks", "trackers"},
+    {"testing", "export", "report", "sweep", "runtimes", "peers", "paper", "benchmarks", "trackers", "studies"},
     {"cli"},
     {"__main__"},
 ]

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from facade import Experiment, ExperimentError, Federation, run
-from facade.algorithms import seeded_facade
+from facade.algorithms import farthest_facade
 from facade.algorithms.seeding import health, revival
 from facade.algorithms.seeding.farthest import AVERAGING_ROUNDS, NEVER, Calendar
 from facade.cli import display
@@ -65,10 +65,10 @@ def test_a_dead_head_is_revived_by_the_worst_served_cluster():
 
 
 def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_momentum(monkeypatch):
-    for module in (seeded_facade, health, revival):
+    for module in (farthest_facade, health, revival):
         monkeypatch.setattr(module, "MEMORY", 8)
     dead = lambda known, _: (torch.arange(4) > 1).expand(known.last.shape).clone()  # noqa: E731
-    monkeypatch.setattr(seeded_facade, "dead", dead)
+    monkeypatch.setattr(farthest_facade, "dead", dead)
     settings = ("algorithm.revival=true", "algorithm.heads=4", "training.momentum=0.9", "training.lr=0.01")
     setup = prepared(
         tiny("facade", "algorithm.seeding=farthest", *settings, "training.rounds=60", "evaluation.every=60")
@@ -79,7 +79,7 @@ def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_mome
     assert set(state.seeding.origin.tolist()) == {winner}
     remembering = state.facade._replace(heads_memory=tree.map(torch.ones_like, state.facade.heads_memory))
     full = state._replace(facade=remembering)
-    revived = setup.algorithm._revive(one_turn(setup, closes), full)
+    revived = setup.algorithm.way._revive(one_turn(setup, closes), full)
     for name, leaf in revived.facade.heads.items():
         changed = (leaf != state.facade.heads[name]).flatten(2).any(2)
         assert changed.nonzero().tolist() == [[winner, 2]]
@@ -88,12 +88,12 @@ def test_only_the_worst_served_node_revives_the_first_dead_head_without_its_mome
         assert (leaf[winner, 2] == 0).all()
         assert int((leaf == 0).flatten(2).all(2).sum()) == 1
     heads = revived.facade.heads
-    later = setup.algorithm._revive(one_turn(setup, closes + 1), revived)
+    later = setup.algorithm.way._revive(one_turn(setup, closes + 1), revived)
     assert all(torch.equal(leaf, heads[name]) for name, leaf in later.facade.heads.items()), "a window closes once"
-    late = setup.algorithm._revive(one_turn(setup, closes + 1), full)  # the winner was offline when it closed
+    late = setup.algorithm.way._revive(one_turn(setup, closes + 1), full)  # the winner was offline when it closed
     assert all(torch.equal(leaf, heads[name]) for name, leaf in late.facade.heads.items())
     missed = full._replace(seeding=full.seeding._replace(stage=full.seeding.stage - 1))  # offline in all of the window
-    stale = setup.algorithm._revive(one_turn(setup, closes), missed)
+    stale = setup.algorithm.way._revive(one_turn(setup, closes), missed)
     assert all(torch.equal(leaf, state.facade.heads[name]) for name, leaf in stale.facade.heads.items())
 
 

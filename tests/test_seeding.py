@@ -7,16 +7,13 @@ import pytest
 import torch
 
 from facade import Experiment, ExperimentError, Federation, run
-from facade.algorithms.seeding import farthest, linear_heads
 from facade.algorithms.seeding.farthest import AVERAGING_ROUNDS, NEVER, listen, start, without_the_few
 from facade.core import tree
 from facade.core.messages import EVERYONE, Deliveries, Edges
-from facade.core.plan import Network
 from facade.core.topology import Regular, Ring, Star, diameter
 from facade.core.turn import Turn
 from facade.experiment.setup import planned, set_up
-from facade.learning.learner import Features
-from facade.testing.driven import driven, one_turn, prepared
+from facade.testing.driven import one_turn
 from seeded_runs import experiment, inbox, states
 
 
@@ -101,48 +98,13 @@ def test_a_head_of_several_layers_is_fitted_by_the_runs_optimiser():
     assert result.summary["settled"]
 
 
-@pytest.mark.parametrize(("clusters", "needed"), [("14:2", 2), ("8:8", 2), ("10:5:2", 3), ("16", 1)])
-def test_as_many_heads_are_found_as_there_are_clusters(clusters, needed):
-    result = run(experiment(clusters, 70, "training.steps=10", "algorithm.warmup=10", heads="auto"))
-    assert result.summary["settled"] is (True if needed > 1 else None)
-    assert len(set(result.summary["choice"])) == needed
-    assert result.summary["dead_heads"] == {}, "a head that was never needed is not dead"
-    last = [row for row in result.rows if row["kind"] == "round"][-1]
-    assert [loss is not None for loss in last["head_losses"]] == [j < needed for j in range(6)]
-
-
-def test_a_node_away_while_seeds_were_sought_learns_of_heads_by_hearing_them(monkeypatch):
-    described = experiment("6:4", 70, "network.offline=1e-9", "training.steps=10", heads="auto", max_heads=2, warmup=10)
-    setup, away = prepared(described), np.array([0, 9])
-    sought = range(10, 13 + 2 * setup.plan.spread)
-    monkeypatch.setattr(Network, "online", lambda self, seed, at, nodes: ~(np.isin(nodes, away) & (at in sought)))
-    state = driven(setup).state
-    assert not state.seeding.found[away].any(), "they missed it all"
-    choice = state.facade.choice.tolist()
-    assert len(set(choice[:6])) == len(set(choice[6:])) == 1
-    assert choice[0] != choice[9]
-
-
-@pytest.mark.parametrize(("n", "errors"), [(32, 2.96), (100, 3.29), (1000, 3.89)])
-def test_a_head_is_needed_from_so_many_standard_errors_on(n, errors):
-    assert farthest.needed(n) == pytest.approx(errors, abs=0.005)
-
-
-def test_seeds_are_found_though_nodes_and_messages_are_missing():
-    trouble = ["network.loss=0.1", "network.offline=0.1", "training.steps=10", "algorithm.warmup=10"]
-    result = run(experiment("16:16", 70, *trouble, heads="auto", max_heads=3))
-    assert result.summary["settled"]
-    assert len(set(result.summary["choice"])) == 2
-
-
 @pytest.mark.parametrize(
     ("fields", "rounds", "said"),
     [
         ({"warmup": 0}, 40, "set algorithm.warmup > 0"),
         ({}, 18, "takes 18 rounds (warm-up 5, averaging 3, 2 heads of 5 each), but training.rounds = 18"),
         ({"seeding": "none", "revival": True}, 40, "algorithm.revival = true needs bids"),
-        ({"heads": "auto", "seeding": "none"}, 40, "heads = 'auto' needs seeding = 'farthest'"),
-        ({"heads": "auto"}, 38, "takes 38 rounds (warm-up 5, averaging 3, 6 heads of 5 each)"),
+        ({"heads": "auto", "seeding": "none"}, 40, "heads = 'auto' needs seeding = 'class-means'"),
     ],
 )
 def test_what_cannot_be_seeded_is_refused(fields, rounds, said):
@@ -151,14 +113,9 @@ def test_what_cannot_be_seeded_is_refused(fields, rounds, said):
     assert said in str(refused.value)
 
 
-def test_heads_of_several_layers_are_not_counted():
-    with pytest.raises(ExperimentError, match="heads of one linear layer"):
-        run(experiment(heads="auto", max_heads=3, split="all"))
-
-
 def test_where_all_have_few_samples_they_bid_as_ever():
     federation = Federation.from_nodes([(np.eye(4), np.arange(4) % 2, np.eye(4), np.arange(4) % 2)] * 6)
-    fields = {"name": "facade", "warmup": 2, "heads": 2}
+    fields = {"name": "facade", "warmup": 2, "heads": 2, "seeding": "farthest"}
     training = {"rounds": 30, "steps": 2, "batch": 4}
     setup = set_up(Experiment.of({"data": federation.section, "algorithm": fields, "training": training}), federation)
     turn = one_turn(setup, 5)
@@ -166,27 +123,6 @@ def test_where_all_have_few_samples_they_bid_as_ever():
     assert bids.isfinite().all()
     assert bids[:3].argsort().tolist() == [1, 0, 2]
     assert bids.max() < -NEVER / 2, "anybody else would win"
-
-
-@pytest.mark.parametrize("topology", ["complete", "ring"])
-def test_a_node_with_one_sample_gives_no_seed(topology):
-    random = np.random.default_rng(0)
-
-    def node(rows):
-        x, tests = random.normal(size=(rows, 5)), random.normal(size=(6, 5))
-        return x, (x[:, 0] > 0).astype(int), tests, (tests[:, 0] > 0).astype(int)
-
-    federation = Federation.from_nodes([node(rows) for rows in (30, 30, 1, 30)])
-    written = {
-        "data": federation.section,
-        "model": {"name": "mlp"},
-        "algorithm": {"name": "facade", "warmup": 2, "heads": "auto", "max_heads": 2},
-        "topology": {"name": topology},
-        "training": {"rounds": 20, "steps": 2, "batch": 4},
-        "evaluation": {"every": 20},
-    }
-    result = run(Experiment.of(written), federation=federation)
-    assert len(set(result.summary["choice"])) == 1, "nobody needs a second head"
 
 
 def test_the_best_bid_wins_and_ties_go_to_the_lower_node():
@@ -224,21 +160,8 @@ def test_seeded_heads_begin_without_the_momentum_of_those_before():
     assert any(leaf.abs().max() > 0 for slot in remembered.values() for leaf in slot.values())
     shard = setup.shards()[0]
     turn = setup.plan.turn(shard, posts[-1].round)
-    seeded = setup.algorithm._seek(turn, posts[-1].state)
+    seeded = setup.algorithm.way._seek(turn, posts[-1].state)
     assert all(leaf.abs().max() == 0 for slot in seeded.facade.heads_memory.values() for leaf in slot.values())
-
-
-@pytest.mark.parametrize("order", ["in turn", "shuffled"])
-def test_the_order_of_a_nodes_samples_does_not_decide_what_it_bids(order):
-    draw = torch.Generator().manual_seed(1)
-    y = torch.arange(200) % 10
-    z = torch.nn.functional.one_hot(y, 10) + 0.3 * torch.randn(200, 10, generator=draw)
-    if order == "shuffled":
-        place = torch.randperm(200, generator=draw)
-        z, y = z[place], y[place]
-    head = {"head.weight": torch.zeros(10, 10), "head.bias": torch.zeros(10)}
-    bid = linear_heads.excess(Features(z, y, None), head, tree.map(lambda leaf: leaf.unsqueeze(0), head), 100)
-    assert bid > 10, "the common head knows nothing, one's own nearly everything"
 
 
 def test_only_who_gossips_asks_how_far_news_travel():

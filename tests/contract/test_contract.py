@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from facade.algorithms import ALGORITHMS, seeded_facade
+from facade.algorithms import ALGORITHMS, farthest_facade
 from facade.algorithms.seeding import health, revival
 from facade.core import tree
 from facade.testing import contract as checks
@@ -156,10 +156,21 @@ def test_where_labels_are_equally_frequent_a_balanced_loss_changes_no_bit(name):
 
 @pytest.mark.filterwarnings("ignore:network.loss")  # of trouble in which seeds may not be agreed on
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+def test_farthest_first_seeding_keeps_the_contract(check):
+    check(tiny("facade", "algorithm.seeding=farthest", "training.rounds=16", "evaluation.every=16"))
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("heads", ["2", "auto"])
-def test_seeding_keeps_the_contract(check, heads):
-    seeding_ = ("algorithm.seeding=farthest", "algorithm.max_heads=2", f"algorithm.heads={heads}")
-    check(tiny("facade", *seeding_, "training.rounds=16", "evaluation.every=16"))
+def test_a_survey_keeps_the_contract(check, heads):
+    """From before the survey to after the trial of the heads that it found."""
+    surveyed = (
+        "algorithm.seeding=class-means",
+        f"algorithm.heads={heads}",
+        "algorithm.max_heads=3",
+        "data.clusters=4:2",
+    )
+    check(tiny("facade", *surveyed, "training.rounds=40", "evaluation.every=40"))
 
 
 @pytest.mark.parametrize("memory", [(), ("training.momentum=0.9", "training.lr=0.01")])
@@ -176,9 +187,9 @@ def test_revival_keeps_the_contract(check, memory, monkeypatch):
         revived.append(int(where.sum()))
         return after, where
 
-    for module in (seeded_facade, health, revival):
+    for module in (farthest_facade, health, revival):
         monkeypatch.setattr(module, "MEMORY", 6)
-    monkeypatch.setattr(seeded_facade, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
+    monkeypatch.setattr(farthest_facade, "dead", lambda known, _: (torch.arange(2) == 1).expand(known.last.shape))
     monkeypatch.setattr(revival, "revive", watched)
     rounds = ("training.rounds=28", "evaluation.every=28", "data.clusters=4:2", "algorithm.warmup=1")
     check(tiny("facade", "algorithm.seeding=farthest", "algorithm.revival=true", *rounds, *memory))

@@ -13,7 +13,7 @@ from torch.nn import functional
 from facade.core import seeds
 from oracle.loops import Model, Moments, Node, World, average, core_of, head_of
 
-AVERAGING, STEPS, CHANCE = 3, 80, 0.05
+AVERAGING, STEPS = 3, 80
 
 
 @dataclass
@@ -26,8 +26,6 @@ class Heads:
     own_head: str = "if-chosen"
     split: str = "head"
     seeded: bool = False
-    auto: bool = False
-    """Whether seeds are kept only where they are needed."""
     kept: int = 0
     """How often a node heard of nobody who chose a head."""
     scored: int = 0
@@ -91,9 +89,7 @@ def _choice(world: World, fields: Heads, round: int, i: int, node: Node) -> int:
     losses = []
     for j, head in enumerate(node["heads"]):
         purpose = "choose" if fields.scoring == "shared" else f"choose-{j}"
-        loss = world.mean_loss(node["core"] | head, purpose, round, i)
-        usable = not fields.auto or j in node.get("found", ()) or j in node.get("heard", ())
-        losses.append(loss if usable else math.inf)
+        losses.append(world.mean_loss(node["core"] | head, purpose, round, i))
     best = [j for j, loss in enumerate(losses) if loss == min(losses)]
     fields.scored += 1
     fields.ties += len(best) > 1
@@ -114,8 +110,7 @@ def _mixed(fields: Heads, sent: list[Node], i: int, heard: list[int], warm: bool
             chose.append(own["heads"][h])
         fields.kept += not chose
         heads.append(average(chose) if chose else own["heads"][h])
-    heard_of = own.get("heard", set()) | {sent[j]["choice"] for j in members}
-    return {**own, "core": core, "heads": heads, "choice": own["choice"], "heard": heard_of}
+    return {**own, "core": core, "heads": heads, "choice": own["choice"]}
 
 
 def _stage(world: World, fields: Heads, round: int) -> int | None:
@@ -157,22 +152,17 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
     if at >= stage:
         return node
     found, there = list(node.get("seeds", node["heads"])), set(node.get("found", ()))
-    rejected = fields.auto and at > 0 and math.erfc(node["bid"][0] / math.sqrt(2)) / 2 > CHANCE / world.n
-    if at >= 0 and not rejected:
+    if at >= 0:
         found[at:] = [node["bid"][2]] * (fields.heads - at)
         there.add(at)
     node = {**node, "stage": stage, "seeds": found, "found": there}
     if stage == fields.heads:
         return {**node, "heads": [found[j] if j in there else old for j, old in enumerate(node["heads"])]}
-    if rejected:  # its bid stands
-        return node
     if "private" not in node:
         node["private"] = _private(world, fields, t, i, node)
         node["own"] = _loss_on_everything(world, i, node["core"] | node["private"])
     if stage == 0:
         score = float(seeds.uniform(world.seed, "priority", 0, np.array([i]), 1)[0, 0])
-    elif fields.auto:
-        score = _excess(world, i, node, found[:stage])
     else:
         score = min(_loss_on_everything(world, i, node["core"] | seed) for seed in found[:stage]) - node["own"]
     return {**node, "bid": (score, i, node["private"])}
@@ -181,24 +171,6 @@ def _sown(world: World, fields: Heads, t: int, i: int, node: Node, stage: int) -
 def _loss_on_everything(world: World, i: int, model: Model) -> float:
     with torch.no_grad():
         return float(world.loss(model, *world.everything(i), i))
-
-
-def _excess(world: World, i: int, node: Node, found: list[Model]) -> float:
-    """Standard errors by which the best seed is worse, row by row, than heads that never saw the row."""
-    x, y = world.everything(i)
-    z, shares = world.features(node["core"], x), world.log_shares(i)
-
-    def loss(head: Model, row: int) -> float:
-        logits = functional.linear(z[row], head["head.weight"], head["head.bias"])
-        return float(functional.cross_entropy(logits + shares, y[row]))
-
-    rows = range(len(y))
-    best = min(([loss(seed, row) for row in rows] for seed in found), key=sum)
-    fold = {row: place % 5 for place, row in enumerate(sorted(rows, key=lambda row: (int(y[row]), row)))}
-    folds = [[row for row in rows if fold[row] != part] for part in range(5)]
-    own = [_descended(z[rest], y[rest], node["heads"][0], shares) for rest in folds]
-    more = np.array([best[row] - loss(own[fold[row]], row) for row in rows])
-    return float(more.mean() / (more.std(ddof=1) / math.sqrt(len(more))))
 
 
 def _private(world: World, fields: Heads, t: int, i: int, node: Node) -> Model:

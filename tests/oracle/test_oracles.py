@@ -9,7 +9,7 @@ from facade.core import tree
 from facade.experiment.config import Experiment
 from facade.testing.contract import distance
 from facade.testing.driven import driven, prepared
-from oracle import facade_loops, loops
+from oracle import facade_loops, loops, survey_loops
 
 EXACT = 1e-11
 TROUBLE = ("network.loss=0.3", "network.offline=0.25")
@@ -90,12 +90,6 @@ HEADS |= {
     "facade, seeded, own head": ("algorithm.warmup=1", *SEEDED, "algorithm.own_head=always"),
     "ifca, seeded": ("algorithm.warmup=1", *SEEDED),
 }
-AUTO = ("algorithm.heads=auto", "algorithm.max_heads=4", *SEEDED, "training.rounds=29")
-HEADS |= {
-    "facade, as many heads as needed": ("algorithm.warmup=2", *AUTO),
-    "facade, as many heads as needed, losses": ("algorithm.warmup=2", *AUTO, *TROUBLE),
-}
-
 UNEQUAL = ("data.partition=dirichlet", "data.alpha=0.5", "training.loss=balanced")
 BASELINES |= {
     "el, balanced": UNEQUAL,
@@ -106,7 +100,6 @@ BASELINES |= {
 HEADS |= {
     "facade, balanced": ("algorithm.warmup=1", *UNEQUAL),
     "facade, seeded, balanced": ("algorithm.warmup=1", *SEEDED, *UNEQUAL),
-    "facade, as many heads as needed, balanced": ("algorithm.warmup=2", *AUTO, *UNEQUAL),
     "ifca, balanced": ("algorithm.warmup=0", *UNEQUAL),
 }
 
@@ -115,6 +108,23 @@ BASELINES |= {
     "el, local head, losses": ('model.local=["head"]', *TROUBLE),
     "dac, local core, with a final exchange": ('model.local=["core.1"]', "algorithm.all_reduce=true"),
     "dac, local bias, losses": ('model.local=["core.1.bias"]', *TROUBLE),
+}
+
+SURVEYED = ("algorithm.seeding=class-means", "algorithm.warmup=0", "training.rounds=38", "evaluation.every=38")
+AUTO = ("algorithm.heads=auto", "algorithm.max_heads=4", *SURVEYED, "training.rounds=54")
+LABELS = ("data.partition=dirichlet", "data.alpha=0.5")
+HEADS |= {
+    "facade, surveyed": SURVEYED,
+    "facade, surveyed, labels differ": (*SURVEYED, *LABELS),
+    "facade, surveyed, balanced": (*SURVEYED, *UNEQUAL),
+    "facade, surveyed, losses": (*SURVEYED, "network.loss=0.1", "network.offline=0.1"),
+    "facade, surveyed, one cluster": (*SURVEYED, "data.clusters=8"),
+    "facade, surveyed, warm-up": (*SURVEYED, "algorithm.warmup=23"),
+    "facade, surveyed, brighter": (*SURVEYED, "data.skew=brightness", "training.rounds=40"),
+    "facade, surveyed, one alone": (*SURVEYED, "data.clusters=7:1", "training.rounds=54"),
+    "facade, surveyed, complete graph": (*SURVEYED, "topology.name=complete"),
+    "facade, surveyed, own start": (*SURVEYED, "training.init=per-node"),
+    "facade, surveyed, as many heads as groups": (*AUTO, "data.clusters=4:2:2"),
 }
 
 CASES = BASELINES | HEADS
@@ -132,7 +142,8 @@ def slow(case: str) -> loops.Moments:
     fields = experiment.algorithm
     world = loops.World(experiment, prepared(experiment).federation, fresh=fields["name"] in ("facade", "el", "dac"))
     if fields["name"] in ("facade", "ifca"):
-        return facade_loops.facade(world, heads_of(case))
+        loops_of = survey_loops if fields["seeding"] == "class-means" else facade_loops
+        return loops_of.facade(world, heads_of(case))
     return {
         "el": lambda: loops.el(world, fields["all_reduce"]),
         "dpsgd": lambda: loops.dpsgd(world),
@@ -143,12 +154,14 @@ def slow(case: str) -> loops.Moments:
 
 
 @functools.cache
-def heads_of(case: str) -> facade_loops.Heads:
-    """The fields of a FACADE case; `slow` counts in it how often its rules applied."""
+def heads_of(case: str) -> facade_loops.Heads | survey_loops.Surveyed:
+    """The fields of a FACADE case; `slow` notes in it which of its rules applied."""
     fields = described(case).algorithm
-    auto = fields["heads"] == "auto"
-    names = ("max_heads" if auto else "heads", "warmup", "scoring", "own_head", "split")
-    return facade_loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest", auto=auto)
+    if fields["seeding"] == "class-means":
+        auto = fields["heads"] == "auto"
+        return survey_loops.Surveyed(fields["max_heads"] if auto else fields["heads"], auto, fields["warmup"])
+    names = ("heads", "warmup", "scoring", "own_head", "split")
+    return facade_loops.Heads(*(fields[name] for name in names), seeded=fields["seeding"] == "farthest")
 
 
 def fast(case: str, executor: str) -> list[tuple[Any, dict[str, torch.Tensor]]]:
@@ -222,6 +235,14 @@ def test_seeded_cases_find_seeds_of_both_clusters():
     assert end[0]["choice"] != end[7]["choice"]
     late = [node for nodes in slow("facade, seeded, losses") for node in nodes if node.get("stage") == 1]
     assert {node["bid"][1] for node in late} != {late[0]["bid"][1]}, "nodes did not know the best bid at once"
+
+
+def test_surveyed_cases_reach_every_rule_of_the_survey_and_the_trial():
+    reached = set()
+    for case in (case for case in HEADS if "surveyed" in case):
+        slow(case)
+        reached |= heads_of(case).seen
+    assert reached >= {"divided", "not divided", "few", "bidder of few", "worth it", "given up", "changed its mind"}
 
 
 def test_two_hops_change_whom_dac_hears():

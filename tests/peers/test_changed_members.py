@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from facade.algorithms.seeded_facade import Phase, SeededFacade
+from facade.algorithms.farthest_facade import FarthestFacade, Phase
 from facade.core import tree
 from facade.core.algorithm import Algorithm
 from facade.errors import ExperimentError, FacadeError
@@ -135,13 +135,13 @@ def test_dacs_scores_stay_with_their_members(change, sites, monkeypatch):
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_seeded_facade_does_not_go_back_to_seeking(change, sites, monkeypatch):
     comes, goes = CHANGES[change]
-    phases, phase = defaultdict(dict), SeededFacade._phase
+    phases, phase = defaultdict(dict), FarthestFacade._phase
 
     def recorded(self, turn):
         phases[turn.shard.n, int(turn.shard.nodes[0])][turn.round] = phase(self, turn)
         return phase(self, turn)
 
-    monkeypatch.setattr(SeededFacade, "_phase", recorded)
+    monkeypatch.setattr(FarthestFacade, "_phase", recorded)
     network = sites("algorithm.seeding=farthest", "algorithm.warmup=1")
     second = network.change(comes, goes)
     assert [network.first.founding_size, second.founding_size] == [4, 4]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from facade.experiment.setup import set_up
 from facade.runtimes.run import run
 from facade.studies.kept_lines import Case, KeptLines, line_of
 
-LINES_BETWEEN_WRITES = 50
+SECONDS_BETWEEN_WRITES = 20.0
 
 
 def compute(cases: Sequence[Case], kept: KeptLines, at_once: int, root: str, say: Callable[[str], None]) -> None:
@@ -26,10 +26,12 @@ def compute(cases: Sequence[Case], kept: KeptLines, at_once: int, root: str, say
     missing = kept.missing(cases)
     with ProcessPoolExecutor(at_once) as pool:
         under_way = [pool.submit(_line, case, seed, root) for case, seed in missing]
+        written = time.monotonic()
         for done, future in enumerate(as_completed(under_way), 1):
             kept.add(future.result())
-            if done % LINES_BETWEEN_WRITES == 0 or done == len(missing):
+            if time.monotonic() - written > SECONDS_BETWEEN_WRITES or done == len(missing):
                 kept.write()
+                written = time.monotonic()
                 say(f"{done} of {len(missing)} runs")
 
 
@@ -57,8 +59,3 @@ def experiment_of(case: Case, seed: int, root: str) -> Experiment:
     rounds = tables["training"]["rounds"]
     tables["data"]["root"] = root
     return Experiment.of({"seed": seed, "evaluation": {"every": rounds}, "runtime": {"threads": 1}} | tables, ())
-
-
-def kept_in(path: str | Path) -> KeptLines:
-    """The lines of a study that a file holds."""
-    return KeptLines(Path(path))

@@ -108,7 +108,7 @@ class Survey(NamedTuple):
     over: Tensor
     """[S] the round in which it was over; -1: not yet."""
     head: Tensor
-    """[S] the head of the node's group; -1 before the end, and for one that came late."""
+    """[S] the head of the node's group; -1 before the end, and for one that missed it."""
     clear: Tensor
     """[S] whether its samples tell that this is its group."""
     shares: Tensor
@@ -130,18 +130,17 @@ def start(nodes: int, limits: Limits, dtype: torch.dtype) -> Survey:
 
 
 def advance(turn: Turn, survey: Survey, limits: Limits) -> Survey:
-    """Bring every node to what is due in this round. One that was away catches up."""
+    """Bring every node to what is due in this round. One that was away for a round catches up; one that missed two
+    events knows too little, and is out of it."""
     due = Calendar(turn.spread).events(turn.round)
-    behind = (survey.over < 0) & (survey.events < due)
-    if not behind.any():
+    lost = (survey.over < 0) & (survey.events < due - 1)
+    survey = survey._replace(over=torch.where(lost, turn.round, survey.over))
+    rows = torch.nonzero((survey.over < 0) & (survey.events < due)).flatten()
+    if not len(rows):
         return survey
-    for event in range(int(survey.events[behind].min()), due):
-        rows = torch.nonzero((survey.over < 0) & (survey.events == event)).flatten()
-        if len(rows):
-            after = _Nodes(turn.only(rows), limits).after(event, tree.rows(survey, rows))
-            after = after._replace(events=after.events + 1)
-            survey = tree.map(lambda old, new, rows=rows: old.index_copy(0, rows, new.to(old.dtype)), survey, after)
-    return survey
+    after = _Nodes(turn.only(rows), limits).after(due - 1, tree.rows(survey, rows))
+    after = after._replace(events=after.events + 1)
+    return tree.map(lambda old, new: old.index_copy(0, rows, new.to(old.dtype)), survey, after)
 
 
 def said(survey: Survey) -> dict[str, Tensor]:
