@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from oracle.loops import Model, Moments, Node, World, average, core_of, head_of
 
-SURE, CLEAR, ALONE, FEW, WORTH = 2.5, 1.0, 1.25, 3.5, 0.1
+SURE, CLEAR, ALONE, FEW, WORTH = 2.5, 1.0, 1.25, 3.5, 0.07
 
 
 @dataclass

@@ -220,8 +220,8 @@ def _judged(turn: Turn, state: SurveyedState) -> SurveyedState:
     )  # samples, here and in the mean
     of_group = survey.shares.gather(1, survey.head.unsqueeze(1)).squeeze(1)
     mine = gain * (own / mean).double() / (of_group * (survey.shares > 0).sum(1))
-    heard = survey.heard + torch.nn.functional.pad(mine.unsqueeze(1), (0, survey.heard.shape[1] - 1))
-    return state._replace(seeding=survey._replace(heard=heard))
+    said = torch.nn.functional.pad(mine.unsqueeze(1), (0, survey.heard.shape[1] - 1))
+    return state._replace(seeding=survey._replace(heard=survey.heard + said))
 
 
 def _decided(turn: Turn, state: SurveyedState) -> SurveyedState:

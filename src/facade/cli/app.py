@@ -21,6 +21,7 @@ from facade.cli.paper import paper
 from facade.cli.report import report
 from facade.cli.run import run
 from facade.cli.show import show
+from facade.cli.study import study
 from facade.cli.sweep import sweep
 
 app = typer.Typer(
@@ -73,6 +74,7 @@ app.command()(recommend)
 app.command()(bench)
 app.command()(report)
 app.command()(paper)
+app.command()(study)
 app.add_typer(data.app, name="data")
 app.add_typer(network.app, name="network")
 app.add_typer(node.app, name="node")

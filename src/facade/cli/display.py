@@ -15,6 +15,7 @@ from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
 from facade.core.types import Row
 from facade.data.clusters import cluster_names
+from facade.runs.survey_facts import survey_in_words
 
 if TYPE_CHECKING:
     from facade.runs.result import Result
@@ -37,6 +38,8 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
         if sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
             console.print(head_strip(result.rows, sizes, console.width), end="")
+            if survey := result.summary.get("survey"):
+                console.print(survey_in_words(survey))
             if warning := health(result.summary):
                 console.print(warning)
 

@@ -12,6 +12,7 @@ from facade.report import facts, theme
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Figure, Panel
 from facade.runs.history import History
+from facade.runs.survey_facts import survey_in_words
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -166,7 +167,8 @@ def heads(comparison: Comparison) -> list[Figure]:
         if not shares:
             continue
         panels = [*_strips(comparison, run), *shares_panels(comparison.clusters, run, shares)]
-        caption = f"Seed {run.seed}. {_settling(run)}"
+        survey = "" if run.survey is None else f" {survey_in_words(run.survey)}"
+        caption = f"Seed {run.seed}. {_settling(run)}{survey}"
         figures.append(Figure(f"heads-{number}", f"Who chose which head: {subject.label}", caption, panels))
     return figures
 

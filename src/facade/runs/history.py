@@ -25,6 +25,7 @@ from facade.experiment.decisive_settings import decisive_settings
 from facade.runs.federation_facts import differing_facts
 from facade.runs.rows import RowsFile
 from facade.runs.run_directory import RunDirectory
+from facade.runs.survey_facts import SurveyFacts, survey_of
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class History:
     """Payload bytes of the final exchange, the mean over nodes."""
     data: Row = field(default_factory=dict)
     """What federation.json says."""
+    survey: SurveyFacts | None = None
+    """What became of the survey of which nodes look alike, where there was one."""
 
     @property
     def clusters(self) -> int:
@@ -144,6 +147,8 @@ class _Gathered:
     choice: list[list[int]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     final: tuple[Evaluation, float] | None = None
+    one_node: list[Row] = field(default_factory=list)
+    """What the first node noted of the survey, round by round."""
 
 
 def load(path: str | Path) -> History:
@@ -180,6 +185,7 @@ def load(path: str | Path) -> History:
         final=evaluation,
         heard_finally=heard_finally,
         data=facts,
+        survey=survey_of(gathered.one_node),
     )
 
 
@@ -197,6 +203,8 @@ def _gather(rows: RowsFile, n: int) -> _Gathered:
             gathered.heard.append(sum(row["bytes"] for row in moment) / n)
             if "choice" in moment[0]:
                 gathered.choice.append([row["choice"] for row in moment])
+            if "heads_found" in moment[0]:
+                gathered.one_node.append({name: moment[0][name] for name in ("round", "heads_found", "heads_worth")})
         elif kind == "evaluation":
             gathered.evaluations.append(_evaluation(moment))
         elif kind == "final":

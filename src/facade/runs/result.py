@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ from facade.experiment.setup import set_up
 from facade.learning.learner import Learner
 from facade.runs.federation_facts import federation_without_samples
 from facade.runs.run_directory import RunDirectory
+from facade.runs.survey_facts import survey_of
 
 _ALIKE = 0.01
 """Heads whose losses differ by less than this share of them count as alike."""
@@ -84,10 +86,13 @@ def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
     """The numbers of a finished run, from its rows alone."""
     finals: list[Row] = []
     last: list[Row] = []
+    one_node: list[Row] = []
     heard = 0
     for row in rows:
         if row["kind"] == "round":
             heard += row["bytes"]
+            if row["node"] == 0 and "heads_found" in row:
+                one_node.append({name: row[name] for name in ("round", "heads_found", "heads_worth")})
             if last and last[0]["round"] != row["round"]:
                 last = []
             last.append(row)
@@ -97,6 +102,7 @@ def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
         judge(finals, cluster)
         | under_other_prior(finals, cluster)
         | health_of_heads(last)
+        | ({} if (survey := survey_of(one_node)) is None else {"survey": dataclasses.asdict(survey)})
         | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
     )
 

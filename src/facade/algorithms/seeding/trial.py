@@ -20,7 +20,7 @@ from facade.core.tree import Params
 from facade.core.turn import Turn
 from facade.data.samples import Holdings, Samples
 
-WORTH = 0.1
+WORTH = 0.07
 """By how much a group's head must lower the loss, in nats, in the mean over groups."""
 KEPT_BACK = 5
 """One of so many samples is not trained on."""

@@ -1,0 +1,43 @@
+"""`facade study`: many runs of one question, and the page drawn from what they found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facade.cli.console import out
+from facade.errors import unknown
+
+STUDIES = ("heterogeneity",)
+
+
+def study(
+    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
+    data: Annotated[Path, typer.Option(help="Directory that holds data sets, for the runs that need one.")] = Path(
+        "data"
+    ),
+    results: Annotated[Path, typer.Option(help="Directory in which a line of every run is kept.")] = Path("results"),
+    page: Annotated[Path | None, typer.Option(help="The page. Default: docs/NAME.md.")] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Compute nothing; draw the page from what is kept.")] = False,
+    cifar: Annotated[bool, typer.Option("--cifar", help="Also the runs on CIFAR-10, which take hours.")] = False,
+) -> None:
+    """Compute what a study has not computed yet, and draw its page."""
+    from facade.files import store
+    from facade.learning.machine import cores
+    from facade.studies import heterogeneity
+    from facade.studies.computing import compute
+    from facade.studies.heterogeneity_page import drawn
+    from facade.studies.kept_lines import KeptLines
+
+    if name not in STUDIES:
+        raise unknown("study", name, list(STUDIES))
+    kept = KeptLines(results / f"{name}.jsonl.gz")
+    if not draw:
+        cases = heterogeneity.cases() + (heterogeneity.cifar_cases() if cifar else [])
+        out.print(f"{len(kept)} runs are kept in {kept.path}; {len(kept.missing(cases))} are missing.", soft_wrap=True)
+        compute(cases, kept, cores(), str(data), lambda words: out.print(words))
+    written = page or Path("docs") / f"{name}.md"
+    store.replace(written, drawn(kept).encode())
+    out.print(f"Written: {written}", soft_wrap=True)

@@ -1,0 +1,96 @@
+"""What the study of heterogeneity had to show, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from facade.paper.reproduction_tables import table
+from facade.studies import heterogeneity
+from facade.studies.heterogeneity_numbers import KeptStudy, average, cell, mean, means, right, settled, share
+from facade.studies.kept_lines import KeptRun
+
+
+class Bar(NamedTuple):
+    """One thing that was asked for."""
+
+    what: str
+    seen: str
+    met: bool
+
+
+def bars(study: KeptStudy) -> str:
+    """Every bar with what was seen; those that were missed come first."""
+    every = [*_skewed(study), *_groups(study), *_settling(study), *_others(study), *_cifar(study)]
+    lines = [[bar.what, bar.seen, "yes" if bar.met else "**no**"] for bar in sorted(every, key=lambda bar: bar.met)]
+    return table(["asked for", "seen", "met"], lines)
+
+
+def _skewed(study: KeptStudy) -> Iterator[Bar]:
+    """24:8, FACADE as it is by default."""
+    for alpha in (0.3, 1.0, 0.1):
+        new, what = study.skewed("24:8", alpha, "plain", "class-means"), f"24:8, α = {alpha:g}"
+        el, plain = (
+            [study.skewed("24:8", alpha, loss, name) for loss in ("plain", "balanced")]
+            for name in ("EL", "plain FACADE")
+        )
+        if alpha > 0.1:
+            yield Bar(f"{what}: settled in 19 of 20", f"{settled(new)} of {len(new)}", settled(new) >= 19)
+        if alpha == 0.3:
+            best = [max(mean(runs, c) for runs in el) for c in (0, 1)]
+            met = mean(new, 1) >= best[1] + 12 and mean(new, 0) >= best[0]
+            asked = f"{what}: minority 12 points above EL's best variant, majority not below it"
+            yield Bar(asked, f"{means(new)} against {best[0]:.1f} / {best[1]:.1f}", met)
+        elif alpha == 1.0:
+            yield Bar(f"{what}: minority 93.5", means(new), mean(new, 1) >= 93.5)
+        else:
+            best = [max(mean(runs, c) for runs in [*el, *plain]) for c in (0, 1)]
+            asked = f"{what}: no cluster more than a point below the better of EL and plain FACADE"
+            met = all(mean(new, c) >= best[c] - 1 for c in (0, 1))
+            yield Bar(asked, f"{means(new)} against {best[0]:.1f} / {best[1]:.1f}", met)
+
+
+def _groups(study: KeptStudy) -> Iterator[Bar]:
+    """How many heads `auto` finds."""
+    for clusters in ("24:8", "30:2"):
+        for alpha in (1.0, 0.3):
+            runs = study.skewed(clusters, alpha, "plain", "auto")
+            asked = f"auto, {clusters}, α = {alpha:g}: as many heads as clusters in 18 of 20"
+            yield Bar(asked, right(runs), sum(run.heads == 2 for run in runs) >= 18)
+    for skewed in heterogeneity.ALPHAS:
+        runs = study.runs("one cluster", "auto", data_alpha=skewed)
+        asked = f"auto, one cluster, α = {share(skewed)}: one head in 19 of 20"
+        yield Bar(asked, right(runs), sum(run.heads == 1 for run in runs) >= 19)
+
+
+def _settling(study: KeptStudy) -> Iterator[Bar]:
+    for case in (case for case in study.cases if case.part == "settling" and case.label == "class-means"):
+        runs, trouble = study.kept.runs(case), ", losses" if "network.loss" in case.settings else ""
+        asked = f"equal labels, {case.settings['data.clusters']}{trouble}: settled in 100 of 100"
+        yield Bar(asked, f"{settled(runs)} of {len(runs)}", settled(runs) == 100)
+
+
+def _others(study: KeptStudy) -> Iterator[Bar]:
+    few = study.runs("uneven", "class-means")
+    met = settled(few) >= 18 and mean(few, 1) >= 88
+    yield Bar("uneven sizes: settled in 18 of 20, minority 88", cell(few), met)
+    labels = ("alone", "EL, statistics averaged", "class-means")
+    alone, averaged, new = (average(run.worst_node for run in study.runs("sites", label)) for label in labels)
+    asked = "six sites: EL with averaged statistics 5 points below training alone, the default not below it"
+    seen = f"alone {alone:.1f}, EL averaged {averaged:.1f}, default {new:.1f}"
+    yield Bar(asked, seen, averaged <= alone - 5 and new >= alone)
+
+
+def _cifar(study: KeptStudy) -> Iterator[Bar]:
+    for clusters in ("16:16", "30:2"):
+        plain, new = (
+            study.runs("cifar short", name, data_clusters=clusters) for name in ("plain FACADE", "class-means")
+        )
+        plain = [run for run in plain if run.settled]
+        met = len(new) == 3 and all(mean(new, c) >= mean(plain, c) - 0.5 for c in (0, 1))
+        asked = f"CIFAR-10, {clusters}, 80 rounds: within 0.5 points of plain runs that settled"
+        yield Bar(asked, f"{_of_all(new, 3)} against {means(plain)}", met)
+
+
+def _of_all(runs: list[KeptRun], count: int) -> str:
+    return means(runs) if len(runs) == count else f"{len(runs)} of {count} runs computed"

@@ -1,0 +1,198 @@
+"""The page of the study of heterogeneity, drawn from the lines that are kept of its runs and from nothing else."""
+
+from __future__ import annotations
+
+from facade.paper.reproduction_tables import table
+from facade.studies import heterogeneity
+from facade.studies.heterogeneity_bars import bars
+from facade.studies.heterogeneity_numbers import KeptStudy, cell, interval, means, right, share
+from facade.studies.kept_lines import KeptLines
+
+
+def drawn(kept: KeptLines) -> str:
+    """The whole page."""
+    study = KeptStudy(kept)
+    parts = [_HEAD, bars(study), _LABELS, _labels(study), _MORE, _more(study), _ALIKE, _alike(study)]
+    parts += [_SETTLING, _settling(study), _UNEVEN, _uneven(study), _LOOKS, _looks(study), _MANY, _many(study)]
+    parts += [_SITES, _sites(study), _CIFAR, _cifar(study), _END]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _labels(study: KeptStudy) -> str:
+    tables = []
+    for clusters in ("24:8", "30:2"):
+        lines = [
+            [share(alpha), loss, *(cell(study.skewed(clusters, alpha, loss, name)) for name in heterogeneity.METHODS)]
+            for alpha in heterogeneity.ALPHAS
+            for loss in (("plain",) if alpha is None else ("plain", "balanced"))
+        ]  # fmt: skip
+        tables.append(f"Clusters {clusters}:\n\n" + table(["α", "loss", *heterogeneity.METHODS], lines))
+    return "\n\n".join(tables)
+
+
+def _more(study: KeptStudy) -> str:
+    names = ("EL", "class-means", "auto")
+    lines = [
+        [clusters, share(alpha)]
+        + [cell(study.runs("more clusters", name, data_clusters=clusters, data_alpha=alpha)) for name in names]
+        for clusters in ("16:16", "20:10:2")
+        for alpha in heterogeneity.ALPHAS
+    ]
+    return table(["clusters", "α", *names], lines)
+
+
+def _alike(study: KeptStudy) -> str:
+    lines = []
+    for alpha in heterogeneity.ALPHAS:
+        told, auto = (study.runs("one cluster", name, data_alpha=alpha) for name in ("class-means", "auto"))
+        el = study.runs("one cluster", "EL", data_alpha=alpha)
+        one = [f"{sum(run.heads == 1 for run in runs)} of {len(runs)}" for runs in (told, auto)]
+        lines.append([share(alpha), means(el), means(told), one[0], means(auto), one[1]])
+    return table(["α", "EL", "class-means", "one head", "auto", "one head"], lines)
+
+
+def _settling(study: KeptStudy) -> str:
+    lines = []
+    for case in (case for case in study.cases if case.part == "settling" and case.label == "class-means"):
+        clusters, trouble = case.settings["data.clusters"], case.settings.get("network.loss")
+        auto = study.runs("settling", "auto", data_clusters=clusters, network_loss=trouble)
+        lines.append([clusters + (", losses" if trouble else ""), cell(study.kept.runs(case)), cell(auto), right(auto)])
+    return table(["clusters", "class-means", "auto", "auto: as many heads as clusters"], lines)
+
+
+def _uneven(study: KeptStudy) -> str:
+    names = ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
+    return table(list(names), [[cell(study.runs("uneven", name)) for name in names]])
+
+
+def _looks(study: KeptStudy) -> str:
+    names = ("EL", "plain FACADE", "farthest", "class-means", "auto")
+    lines = []
+    for skew in ("brightness", "contrast"):
+        for alpha in (None, 0.3):
+            of = [study.runs("looks", name, data_skew=skew, data_alpha=alpha) for name in names]
+            lines.append([skew, share(alpha), *(cell(runs) for runs in of)])
+    return table(["skew", "α", *names], lines)
+
+
+def _many(study: KeptStudy) -> str:
+    names = ("plain FACADE", "farthest", "class-means")
+    return table(list(names), [[cell(study.runs("many heads", name)) for name in names]])
+
+
+def _sites(study: KeptStudy) -> str:
+    lines = []
+    alone = study.runs("sites", "alone")
+    for case in (case for case in study.cases if case.part == "sites"):
+        runs = study.kept.runs(case)
+        above = sum(run.worst_node >= other.worst_node for run, other in zip(runs, alone, strict=False))
+        lines.append([case.label, interval(run.worst_node for run in runs), f"{above} of {len(runs)}"])
+    return table(["", "worst site", "seeds in which it is at least what training alone gives it"], lines)
+
+
+def _cifar(study: KeptStudy) -> str:
+    short = [
+        [clusters, *(cell(study.runs("cifar short", name, data_clusters=clusters)) for name in names)]
+        for names in [("plain FACADE", "class-means")]
+        for clusters in ("16:16", "30:2")
+    ]
+    skewed = [
+        [
+            share(alpha),
+            *(cell(study.runs("cifar labels", name, data_alpha=alpha)) for name in ("EL", "class-means")),
+        ]
+        for alpha in (None, 0.3)
+    ]
+    full = study.runs("cifar full", "class-means")
+    return "\n\n".join(
+        [
+            "80 rounds, seeds 1 to 3:",
+            table(["clusters", "plain FACADE", "class-means"], short),
+            "160 rounds, clusters 24:8, seeds 1 and 2:",
+            table(["α", "EL", "class-means"], skewed),
+            f"1,200 rounds, clusters 30:2, seed 1: {cell(full)}.",
+        ]
+    )
+
+
+_HEAD = """
+# Where labels, sizes and looks differ
+
+What FACADE and its rivals do where nodes differ in more than the cluster they belong to. Digits unless said otherwise:
+8×8 images, 32 nodes, those of the second cluster upside down (further clusters: by 90 and 270 degrees), an MLP with 64
+hidden units, 120 rounds of 10 batches of 8, degree 4, learning rate 0.05. Labels are divided by Dirichlet's
+distribution: the smaller α, the fewer classes a node has; α = ∞ is the stratified division. Every cluster is tested on
+the whole test set, turned as its images are, all classes alike (`evaluation.prior = "flat"` where label shares are
+out of the loss).
+Cells have the runs that settled, of those computed, and the mean accuracy of every cluster in percent, with half a 95 %
+interval over seeds (Student's t). `class-means` is FACADE by default, told how many clusters there are; `auto` is not
+told. How it works is on the page on [seeding](seeding.md).
+
+`facade study heterogeneity` computes the runs on digits (some 40 minutes on two cores), with `--cifar` also those on
+CIFAR-10, keeps a line of each in `results/heterogeneity.jsonl.gz` and draws this page from these lines alone.
+Thresholds were chosen on seeds 101 to 120; everything here is of seeds 1 and up.
+
+## What it had to show
+"""
+_LABELS = """
+## Labels
+
+Both losses: plain cross-entropy, and `training.loss = "balanced"`, which takes a node's label shares out of it. With
+equal shares they are the same. Seeds 1 to 20.
+"""
+_MORE = """
+## More divisions
+
+Plain loss, seeds 1 to 5.
+"""
+_ALIKE = """
+## Nodes of one kind
+
+32 nodes that differ in nothing but their labels. Plain loss, seeds 1 to 20. `class-means` may use two heads, `auto`
+six.
+"""
+_SETTLING = """
+## Equal labels, many seeds
+
+Every setting in which farthest-first seeding was measured (there it settled in 100 of 100 seeds), seeds 1 to 100.
+"losses": a tenth of the messages is lost, a tenth of the nodes offline in every round.
+"""
+_UNEVEN = """
+## Unequal sizes
+
+30:2, equal labels; ten nodes of the majority hold six images each. Seeds 1 to 20.
+"""
+_LOOKS = """
+## Looks that need no heads
+
+24:8, but the second cluster is brighter, or has a fifth of the contrast, instead of being upside down: one head serves
+both clusters, and learns from more. Here heads of groups are found and given up again (their worth is below 0.07 nats),
+and "settled" is not what is wanted. Seeds 1 to 20.
+"""
+_MANY = """
+## More heads than clusters
+
+24:8 with eight heads, equal labels. Seeds 1 to 20.
+"""
+_SITES = """
+## Batch normalisation
+
+Six sites, 3:3, `skew = "contrast"` with severity 4, `cnn-bn`, 80 rounds, degree 2, seeds 1 to 20. Running statistics
+stay at their node by default. Accuracy of the worst of the six sites.
+"""
+_CIFAR = """
+## CIFAR-10
+
+GN-LeNet, the paper's learning rates, the second cluster upside down, all 10,000 test images.
+"""
+_END = """
+## What to take from it
+
+* Under label skew, who belongs together is decided by looks, not by losses: a head that serves a node better may do so
+  because it was trained on the same labels. Once groups are right, the loss matters little.
+* The balanced loss costs the majority a little and gives the minority a little; EL gains nothing by it. So the default
+  stays plain.
+* With α = 0.1 a node has two or three classes. Two of them often have none in common, and groups are often not found;
+  then all share a head, which is what EL does.
+* A minority of two with few classes cannot learn those it does not have, with or without a head of its own.
+"""
