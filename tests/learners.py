@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from facade.data.samples import Holdings, Labelled, Samples
 from facade.learning import models
-from facade.learning.learner import Inputs, Learner, Training
+from facade.learning.inputs import Inputs
+from facade.learning.learner import Learner, Training
 from facade.learning.optimisers import SGD, Adam
 
 SHAPE, CLASSES, NODES = (1, 4, 4), 3, 5

@@ -11,7 +11,7 @@ from facade.core import tree
 from facade.data.samples import Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.experiment.setup import set_up
-from facade.learning.learner import Inputs
+from facade.learning.inputs import Inputs
 from facade.learning.optimisers import SGD, Adam, Schedule
 from facade.learning.stacked import MOST_WEIGHTS
 from facade.learning.torch_modules import under

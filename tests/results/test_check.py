@@ -66,7 +66,7 @@ def test_where_all_runs_are_local_their_gain_cannot_be_judged(check, tmp_path):
 
 @pytest.mark.parametrize("heads", ["2", "auto"])
 def test_heads_chosen_on_test_data_are_not_judged_by_their_accuracy(check, tmp_path, heads):
-    settings = ("evaluation.head=oracle", "algorithm.seeding=farthest", f"algorithm.heads={heads}")
+    settings = ("evaluation.head=oracle", "algorithm.seeding=class-means", f"algorithm.heads={heads}")
     chosen = SETTLED if heads == "2" else SHARED
     oracle = write_run(tmp_path / "oracle", chosen, {}, [9, 9, 9, 8], *settings)
     ended = check("min_cluster_accuracy = 0.5\nmust_settle = true", oracle)

@@ -20,7 +20,7 @@ from facade.export import portable
 from facade.export.model_card import OWN_SHARES
 from facade.export.package import export
 from facade.export.portable import Deployed, WrittenForm, written_out
-from facade.learning.learner import Inputs
+from facade.learning.inputs import Inputs
 from facade.runs import history
 from results.conftest import tiny
 

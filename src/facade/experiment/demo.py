@@ -15,7 +15,7 @@ def experiment(algorithm: str, seed: int) -> Experiment:
             "seed": seed,
             "data": {"source": "digits", "clusters": "30:2", "skew": "rotate"},
             "model": {"name": "mlp"},
-            "algorithm": {"name": algorithm, "heads": 2, "warmup": 10, "core_steps": 10},
+            "algorithm": {"name": algorithm, "heads": 2, "core_steps": 10},
             "training": {"rounds": 200, "steps": 10, "batch": 8, "lr": 0.05},
             "evaluation": {"every": 20},
         }

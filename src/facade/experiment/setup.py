@@ -23,7 +23,8 @@ from facade.experiment.algorithm_table import build_algorithm
 from facade.experiment.config import Experiment
 from facade.experiment.sections import TrainingSection
 from facade.learning import models
-from facade.learning.learner import Inputs, Learner, Training
+from facade.learning.inputs import Inputs
+from facade.learning.learner import Learner, Training
 from facade.learning.machine import has_bf16_instructions
 from facade.learning.optimisers import SGD, Adam, Optimiser, Schedule
 from facade.learning.parts import RUNNING_STATISTICS

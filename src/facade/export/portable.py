@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from facade.core.names import foreign, is_foreign
 from facade.errors import ExperimentError
-from facade.learning.learner import Inputs
+from facade.learning.inputs import Inputs
 from facade.learning.torch_modules import copy_weights, named_tensors
 
 

@@ -118,14 +118,25 @@ class Survey(NamedTuple):
 def start(nodes: int, limits: Limits, dtype: torch.dtype) -> Survey:
     """Before anything is known. There is room for one group more than for heads: a group of one node must not take the
     place of a larger one."""
-    zero, four = torch.zeros(nodes, dtype=torch.int64), torch.zeros(nodes, 4, dtype=torch.float64)
-    sums, none = torch.zeros(nodes, limits.room, dtype=dtype), torch.zeros(nodes, limits.heads + 1, dtype=torch.bool)
-    centres = sums.unsqueeze(1).repeat(1, limits.heads + 1, 1)
+    groups = limits.heads + 1
+
+    def sums(*more: int) -> Tensor:
+        return torch.zeros(nodes, *more, limits.room, dtype=dtype)
+
+    def numbers(*more: int) -> Tensor:
+        return torch.zeros(nodes, *more, dtype=torch.float64)
+
+    def whole(value: int) -> Tensor:
+        return torch.full((nodes,), value)
+
+    def no(*more: int) -> Tensor:
+        return torch.zeros(nodes, *more, dtype=torch.bool)
+
     return Survey(
-        own=sums, average=sums, joined=none[:, 0], says=four, heard=four,
-        candidate=sums, parent=zero, score=four[:, 0], origin=zero - 1,
-        centres=centres, found=none, alone=none, group=zero,
-        events=zero, over=zero - 1, head=zero - 1, clear=none[:, 0], shares=none[:, 1:].double(),
+        own=sums(), average=sums(), joined=no(), says=numbers(4), heard=numbers(4),
+        candidate=sums(), parent=whole(0), score=numbers(), origin=whole(-1),
+        centres=sums(groups), found=no(groups), alone=no(groups), group=whole(0),
+        events=whole(0), over=whole(-1), head=whole(-1), clear=no(), shares=numbers(limits.heads),
     )  # fmt: skip
 
 

@@ -140,7 +140,7 @@ def check_playable(site: Site, membership: Membership) -> None:
     """ExperimentError for a list that this site could not play by: its names are not allowed here, or its
     experiment does not load, has no graph for so many members, or has a model that does not fit the schema."""
     from facade.experiment import setup
-    from facade.learning.learner import Inputs
+    from facade.learning.inputs import Inputs
 
     experiment, schema = _experiment(site, membership), membership.schema_
     try:
