@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page clean
+.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page heterogeneity clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -30,6 +30,11 @@ reproduction: .venv/installed
 # The page alone, from what is kept in results/.
 reproduction-page: .venv/installed
 	$(BIN)/facade paper reproduction --draw
+
+# Where labels, sizes and looks differ: some 40 minutes on two cores; with CIFAR=--cifar two hours more.
+CIFAR ?=
+heterogeneity: .venv/installed
+	$(BIN)/facade study heterogeneity --data $(DATA) $(CIFAR)
 
 check: .venv/installed-check
 	$(BIN)/ruff check .

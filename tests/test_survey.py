@@ -91,10 +91,10 @@ def test_values_that_have_no_room_are_folded_alike_at_all_nodes():
     assert folded.square().sum().item() == pytest.approx(z.square().sum().item() / 40, rel=0.5)
 
 
-def test_the_message_keeps_one_schema_and_a_survey_adds_64_bytes():
+def test_the_message_keeps_one_schema_and_has_64_bytes_more_than_els():
     _, posts = states(surveyed(), 40)
-    _, plain = states(surveyed(seeding="none"), 5)
-    assert {tree.row_bytes(post.outbox) for post in posts} == {tree.row_bytes(plain[0].outbox) + 64}
+    _, el = states(surveyed().with_("algorithm.name=el"), 5)
+    assert {tree.row_bytes(post.outbox) for post in posts} == {tree.row_bytes(el[0].outbox) + 64}
     shapes = {tuple((k, v.shape, v.dtype) for k, v in tree.flatten(post.outbox).items()) for post in posts}
     assert len(shapes) == 1
 
@@ -282,7 +282,7 @@ def test_what_a_bid_must_not_say_is_refused():
     turn = setup.plan.turn(setup.shards()[0], 10)
     message = tree.rows(posts[-1].outbox, slice(0, 1))
     assert setup.algorithm.refuse(turn, message) is None
-    for name, value, said in (("origin", 12, "by node 12"), ("parent", 9, "in group 9"), ("over", 2, "over 2 times")):
+    for name, value, said in (("origin", 12, "by node 12"), ("origin", -3, "by node -3"), ("parent", 9, "in group 9")):
         bid = message["bid"] | {name: torch.tensor([value])}
         assert said in setup.algorithm.refuse(turn, message | {"bid": bid})
 

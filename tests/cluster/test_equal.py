@@ -29,6 +29,7 @@ def test_one_two_and_five_shards_give_the_simulators_bits(algorithm, executor, d
         ("topology.name=complete", "network.loss=0", "network.offline=0"),
         ("topology.name=ring",),
         ("algorithm.seeding=farthest", "training.rounds=16", "evaluation.every=16"),
+        ("algorithm.seeding=class-means", "training.rounds=40", "evaluation.every=40"),
         ("model.name=cnn",),
         ("training.momentum=0.9", "training.lr=0.01"),
         ("data.validation=0.2",),

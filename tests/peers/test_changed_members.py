@@ -152,6 +152,16 @@ def test_a_seeded_facade_does_not_go_back_to_seeking(change, sites, monkeypatch)
         assert all(played[round] is Phase.SEEKING for round in played if 4 <= round < 12)
 
 
+@pytest.mark.parametrize("first_round", [6, 22], ids=["while it lasts", "after it"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_survey_bears_that_members_come_and_go(change, first_round, sites):
+    comes, goes = CHANGES[change]
+    rounds = ("training.rounds=34", "evaluation.every=34")
+    network = sites("algorithm.seeding=class-means", "algorithm.warmup=0", *rounds)
+    second = network.change(comes, goes, first_round)
+    check_ends(network, run_all(network.nodes), goes, second)
+
+
 def test_a_restart_under_a_later_list_takes_the_scores_of_its_checkpoint_to_the_new_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(site_epoch.SiteEpoch, "neighbours", lambda *_: [])
     experiment = tiny('data.clusters="5"', "data.skew=none", "topology.degree=2", "algorithm.name=dac")

@@ -33,6 +33,18 @@ def test_seeded_heads_travel_too(tmp_path):
     assert together.summary["state_sha256"] == run(experiment).summary["state_sha256"]
 
 
+@pytest.mark.parametrize("model", ["mlp", "cnn-bn"])
+def test_sites_find_out_over_tls_which_of_them_look_alike(model, tmp_path):
+    settings = ("algorithm.seeding=class-means", "algorithm.warmup=0", "training.rounds=42", "training.steps=1")
+    four = ("data.clusters=3:1", "topology.degree=2", "evaluation.every=42")
+    experiment = tiny(*settings, *four, f"model.name={model}")
+    together = local_network.run(experiment, tmp_path / "net", limits=QUICK)
+    simulated = run(experiment)
+    assert together.summary["state_sha256"] == simulated.summary["state_sha256"]
+    assert together.summary["survey"] == simulated.summary["survey"]
+    assert simulated.summary["survey"]["found"] == 2
+
+
 class Watching(Quiet):
     """Keeps what it is told of evaluations."""
 

@@ -37,6 +37,19 @@ def test_sites_in_memory_reach_the_state_of_the_simulator(algorithm, loss, tmp_p
     assert audited(sites.homes) == []
 
 
+@pytest.mark.parametrize("loss", ["plain", "balanced"])
+@pytest.mark.parametrize("heads", ["2", "auto"])
+def test_sites_in_memory_survey_as_the_simulator_does(heads, loss, tmp_path):
+    labels = ("data.partition=dirichlet", "data.alpha=1.0", f"training.loss={loss}")
+    surveyed = ("algorithm.seeding=class-means", f"algorithm.heads={heads}", "algorithm.max_heads=3")
+    experiment = tiny(*FOUR, *labels, *surveyed, "training.rounds=45", "evaluation.every=45", "training.steps=1")
+    with founded(experiment, tmp_path, "patient", QUICK) as sites, opened(sites.homes) as nodes:
+        outcomes = run_all(nodes)
+    summary = run(experiment).summary
+    assert tree.joint([outcome.state_sha256 for outcome in outcomes.values()]) == summary["state_sha256"]
+    assert audited(sites.homes) == []
+
+
 @pytest.mark.parametrize("algorithm", ["el", "dac", "facade"])
 def test_sites_in_memory_keep_local_parts_as_the_simulator_does(algorithm, tmp_path):
     local = ('model.local=["core.1.bias"]', "training.rounds=4", "evaluation.every=4")

@@ -128,7 +128,7 @@ class SurveyedFacade(Algorithm[SurveyedState]):
         return self._mixed(turn, state, inbox, self._choosing(turn, state.seeding))
 
     def _mixed(self, turn: Turn, state: SurveyedState, inbox: Inbox, choosing: Tensor) -> SurveyedState:
-        facade, over = state.facade, inbox.pool["bid"]["over"].bool()
+        facade, over = state.facade, surveys.says_over(inbox)
         mixed = facade._replace(core=mean(inbox, inbox.pool["core"]))
         health = all_alive(state.health, turn.round)
         if over.any():  # the others' messages have no heads
@@ -165,12 +165,10 @@ class SurveyedFacade(Algorithm[SurveyedState]):
 
     def refuse(self, turn: Turn, message: Any) -> str | None:
         bid = message["bid"]
-        if not -1 <= (origin := int(bid["origin"])) < turn.shard.n:
+        if not surveys.OVER <= (origin := int(bid["origin"])) < turn.shard.n:
             return f"a bid by node {origin}, which does not exist"
         if not 0 <= (parent := int(bid["parent"])) <= self.published.k:
             return f"a bid in group {parent}, of which there are {self.published.k + 1} at most"
-        if (over := int(bid["over"])) not in (0, 1):
-            return f"a survey that is over {over} times"
         return self.published.refuse(turn, message)
 
     def check(self, plan: Plan) -> list[str]:

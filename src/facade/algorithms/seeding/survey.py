@@ -8,7 +8,7 @@
 and from `seek` on again, until there is no group that is seen to have two kinds of nodes, or there are enough. A group
 is divided only if the members of both halves are sure of it, by SURE standard errors in the mean: where all nodes look
 alike, one group remains. What happens in a round follows from its number and from what all have agreed on. A message
-carries class sums in the place of a head, and 64 bytes more.
+carries class sums in the place of a head, and with the number of the head 64 bytes more than EL's.
 
 Averages are over all nodes, whoever is a member: so they converge as fast for a group of two as for one of thirty, and
 n times the average of a group's class sums is their sum.
@@ -34,6 +34,8 @@ SURE = 2.5
 """Standard errors that the members of both halves must be sure of a division, in the mean, for it to be kept."""
 CLEAR = 1.0
 """Standard errors from which on a node takes itself to be in another group than the largest."""
+OVER = -2
+"""In the place of the node that made a bid: the survey is over."""
 ALONE = 1.25
 """Members, as they are estimated, below which a group has but one."""
 FEW = 3.5
@@ -155,15 +157,15 @@ def advance(turn: Turn, survey: Survey, limits: Limits) -> Survey:
 
 
 def said(survey: Survey) -> dict[str, Tensor]:
-    """What a message says beside the class sums: 64 bytes."""
-    over = survey.over >= 0
-    return {
-        "score": survey.score,
-        "origin": torch.where(over, -1, survey.origin),
-        "over": over.long(),
-        "parent": survey.parent,
-        "heard": survey.heard,
-    }
+    """What a message says beside the class sums: 56 bytes."""
+    origin = torch.where(survey.over >= 0, OVER, survey.origin)
+    return {"score": survey.score, "origin": origin, "parent": survey.parent, "heard": survey.heard}
+
+
+def says_over(inbox: Inbox) -> Tensor:
+    """[M] which messages say that the survey is over."""
+    over: Tensor = inbox.pool["bid"]["origin"] == OVER
+    return over
 
 
 def carried(turn: Turn, survey: Survey) -> Tensor:
@@ -179,9 +181,9 @@ def listen(turn: Turn, survey: Survey, inbox: Inbox, sums: Tensor) -> Survey:
         after, best = best_bids(survey, inbox)
         after = after._replace(candidate=sums[best], parent=bid["parent"][best])
     else:
-        mean = steady_mean(turn, inbox, {"average": sums, "heard": bid["heard"]}, bid["over"] == 0)
+        mean = steady_mean(turn, inbox, {"average": sums, "heard": bid["heard"]}, ~says_over(inbox))
         after = survey._replace(average=mean["average"], heard=mean["heard"])
-    heard_over = counts(inbox, bid["over"], 2)
+    heard_over = counts(inbox, says_over(inbox).long(), 2)
     after = after._replace(over=torch.where(heard_over[:, 1] > heard_over[:, 0], turn.round, -1))
     return tree.where(survey.over >= 0, survey, after)
 
