@@ -17,6 +17,7 @@ from facade.algorithms.core_and_heads import CoreAndHeads, put, start, train
 from facade.algorithms.facade import Facade
 from facade.algorithms.seeding import survey as surveys
 from facade.algorithms.seeding import trial
+from facade.algorithms.seeding.class_means import most_numbers
 from facade.algorithms.seeding.health import Health, all_alive, heard, unheard
 from facade.algorithms.seeding.survey import Calendar, Limits, Survey
 from facade.core import tree
@@ -50,25 +51,28 @@ class SurveyedFacade(Algorithm[SurveyedState]):
     auto: bool = False
     """Whether as many groups are looked for as there are heads, or as can be told apart."""
 
-    def limits(self, n: int, learner: Learner) -> Limits:
+    def init(self, shard: Shard) -> SurveyedState:
+        facade, nodes = start(shard, self.published.k, apart=False), len(shard.nodes)
+        place = sum(leaf[0, 0].numel() for name, leaf in facade.heads.items() if name not in shard.learner.local_names)
+        classes = shard.learner.outputs
+        if place // classes < 2:
+            raise ExperimentError(
+                "algorithm.seeding = 'class-means' sends two numbers or more for each class in the place of a head, but"
+                f" that has {place} for {classes} classes; use a larger head, or seeding = 'none'"
+            )
+        survey = surveys.start(nodes, self._limits(shard.n, min(place, most_numbers(classes))), shard.learner.dtype)
+        untried = torch.zeros(nodes, dtype=torch.int64)
+        return SurveyedState(facade, unheard(nodes, self.published.k), survey, untried)
+
+    def _limits(self, n: int, room: int) -> Limits:
         """How far the survey of n nodes goes. Where the number of heads is given, it may find one group of one node
         that must not take the place of another."""
         k = self.published.k
-        return Limits(k, min(k - 1 if self.auto else k, n - 1), _room(learner))
-
-    def init(self, shard: Shard) -> SurveyedState:
-        limits, nodes = self.limits(shard.n, shard.learner), len(shard.nodes)
-        if limits.room // shard.learner.outputs < 2:
-            raise ExperimentError(
-                "algorithm.seeding = 'class-means' sends two numbers or more for each class in the place of a head, but"
-                f" that has {limits.room} for {shard.learner.outputs} classes; use a larger head, or seeding = 'none'"
-            )
-        survey = surveys.start(nodes, limits, shard.learner.dtype)
-        untried = torch.zeros(nodes, dtype=torch.int64)
-        return SurveyedState(start(shard, limits.heads, apart=False), unheard(nodes, limits.heads), survey, untried)
+        return Limits(k, min(k - 1 if self.auto else k, n - 1), room)
 
     def local(self, turn: Turn, state: SurveyedState) -> SurveyedState:
-        survey = surveys.advance(turn, state.seeding, self.limits(turn.shard.n, turn.learner))
+        limits = self._limits(turn.shard.n, room=state.seeding.own.shape[1])
+        survey = surveys.advance(turn, state.seeding, limits)
         state = self._tried(turn, state._replace(seeding=survey))
         choosing = self._choosing(turn, state.seeding)
         facade = self._chosen(turn, state, choosing)
@@ -122,13 +126,7 @@ class SurveyedFacade(Algorithm[SurveyedState]):
         return message | {"bid": surveys.said(state.seeding)}
 
     def mix(self, turn: Turn, state: SurveyedState, inbox: Inbox) -> SurveyedState:
-        return self._mixed(turn, state, inbox, self._choosing(turn, state.seeding))
-
-    def finish(self, turn: Turn, state: SurveyedState, inbox: Inbox) -> SurveyedState:
-        return self._mixed(turn, state, inbox, self._choosing(turn, state.seeding))
-
-    def _mixed(self, turn: Turn, state: SurveyedState, inbox: Inbox, choosing: Tensor) -> SurveyedState:
-        facade, over = state.facade, surveys.says_over(inbox)
+        facade, over, choosing = state.facade, surveys.says_over(inbox), self._choosing(turn, state.seeding)
         mixed = facade._replace(core=mean(inbox, inbox.pool["core"]))
         health = all_alive(state.health, turn.round)
         if over.any():  # the others' messages have no heads
@@ -142,7 +140,8 @@ class SurveyedFacade(Algorithm[SurveyedState]):
             mixed = mixed._replace(heads=tree.where(state.seeding.over >= 0, by_head.heads, facade.heads))
         survey = state.seeding
         if (survey.over < 0).any():
-            survey = surveys.listen(turn, survey, inbox, _class_sums(inbox.pool["head"], turn.learner))
+            sums = _class_sums(inbox.pool["head"], turn.learner)[:, : survey.own.shape[1]]
+            survey = surveys.listen(turn, survey, inbox, sums)
         on_trial = (state.seeding.over >= 0) & (state.tried < DECIDED)
         if on_trial.any():
             gained = surveys.steady_mean(turn, inbox, inbox.pool["bid"]["heard"], over)
@@ -212,12 +211,9 @@ def _judged(turn: Turn, state: SurveyedState) -> SurveyedState:
     survey, facade = state.seeding, state.facade
     gain = trial.gains(turn, facade._replace(choice=survey.head), survey.shares)
     classes = turn.learner.outputs
-    own, mean = (
-        survey.own[:, :classes].sum(1),
-        survey.centres[:, :, :classes].sum((1, 2)),
-    )  # samples, here and in the mean
+    own_samples, in_the_mean = survey.own[:, :classes].sum(1), survey.centres[:, :, :classes].sum((1, 2))
     of_group = survey.shares.gather(1, survey.head.unsqueeze(1)).squeeze(1)
-    mine = gain * (own / mean).double() / (of_group * (survey.shares > 0).sum(1))
+    mine = gain * (own_samples / in_the_mean).double() / (of_group * (survey.shares > 0).sum(1))
     said = torch.nn.functional.pad(mine.unsqueeze(1), (0, survey.heard.shape[1] - 1))
     return state._replace(seeding=survey._replace(heard=survey.heard + said))
 
@@ -243,19 +239,14 @@ def _shared_names(head: Params, learner: Learner) -> list[str]:
     return [name for name in sorted(head) if name not in learner.local_names]
 
 
-def _room(learner: Learner) -> int:
-    """How many numbers the place of a head has in a message."""
-    head = learner.split(learner.untrained(0))[1]
-    return sum(head[name].numel() for name in _shared_names(head, learner))
-
-
 def _as_head(sums: Tensor, head: Params, learner: Learner) -> Params:
-    """Class sums [S, room] in the form of a head [S, ...]."""
+    """Class sums [S, room] in the form of a head [S, ...], and zeros where it is larger."""
     names = _shared_names(head, learner)
-    parts = torch.split(sums, [head[name][0].numel() for name in names], dim=1)
+    sizes = [head[name][0].numel() for name in names]
+    parts = torch.split(torch.nn.functional.pad(sums, (0, sum(sizes) - sums.shape[1])), sizes, dim=1)
     return head | {name: part.view_as(head[name]) for name, part in zip(names, parts, strict=True)}
 
 
 def _class_sums(head: Params, learner: Learner) -> Tensor:
-    """Class sums [M, room] in the form of heads [M, ...], as they came."""
+    """Class sums [M, room and more] that came in the form of heads [M, ...]."""
     return torch.cat([head[name].flatten(1) for name in _shared_names(head, learner)], 1)

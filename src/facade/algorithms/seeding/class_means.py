@@ -23,6 +23,8 @@ from facade.core.turn import Turn
 
 MOST_ROWS = 200
 """Samples of a node that are looked at, at most."""
+MOST_VALUES = 1024
+"""Values of a sample that are kept, at most."""
 FEWEST_ROWS = 0.5
 """Rows of a class that a group's sums must count for its mean to be known; counts are estimates."""
 
@@ -41,6 +43,11 @@ class Seen(NamedTuple):
     def width(self) -> int:
         """Values that are seen of a sample."""
         return self.z.shape[1]
+
+
+def most_numbers(classes: int) -> int:
+    """How many numbers class sums need at most."""
+    return classes * (1 + MOST_VALUES)
 
 
 def values_seen(room: int, classes: int, given: int) -> int:
