@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from facade import FacadeError
 from facade.studies import computing, heterogeneity
 from facade.studies.heterogeneity_page import drawn
 from facade.studies.kept_lines import Case, KeptLines
@@ -68,6 +69,14 @@ def test_what_is_computed_is_kept_and_not_computed_again(tmp_path, monkeypatch):
     assert again.missing([*cases, small("el", (2, 3))]) == [(small("el", (2, 3)), 3)]
     assert [run.seed for run in again.runs(cases[0])] == [1, 2]
     assert all(len(run.clusters) == 2 and 0 < run.worst_node < 100 for run in again.runs(cases[0]))
+
+
+def test_a_run_that_fails_is_named_and_what_was_computed_is_kept(tmp_path):
+    cases = [small("el", (1,)), small("dpsgd", (7,), **{"topology.degree": 9})]
+    kept = KeptLines(tmp_path / "kept.jsonl.gz")
+    with pytest.raises(FacadeError, match=r"^the run 'dpsgd' of 'small', seed 7, failed: topology.degree = 9"):
+        computing.compute(cases, kept, 1, "data", lambda words: None)
+    assert len(KeptLines(kept.path)) == 1
 
 
 def test_the_same_lines_are_the_same_bytes_in_whatever_order_they_come(tmp_path):

@@ -6,12 +6,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
 
 from facade.core.types import Row
+from facade.errors import FacadeError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.runtimes.run import run
@@ -24,15 +25,26 @@ def compute(cases: Sequence[Case], kept: KeptLines, at_once: int, root: str, say
     """Compute what is missing, `at_once` runs at a time; `root` holds the data sets. What is computed is kept soon, so
     that a study goes on where it was stopped."""
     missing = kept.missing(cases)
-    with ProcessPoolExecutor(at_once) as pool:
-        under_way = [pool.submit(_line, case, seed, root) for case, seed in missing]
-        written = time.monotonic()
+    written = time.monotonic()
+    pool = ProcessPoolExecutor(at_once)
+    try:
+        under_way = {pool.submit(_line, case, seed, root): (case, seed) for case, seed in missing}
         for done, future in enumerate(as_completed(under_way), 1):
-            kept.add(future.result())
+            kept.add(_result(future, *under_way[future]))
             if time.monotonic() - written > SECONDS_BETWEEN_WRITES or done == len(missing):
                 kept.write()
                 written = time.monotonic()
                 say(f"{done} of {len(missing)} runs")
+    finally:  # what was computed is kept, and nothing more is begun
+        kept.write()
+        pool.shutdown(cancel_futures=True)
+
+
+def _result(future: Future[Row], case: Case, seed: int) -> Row:
+    try:
+        return future.result()
+    except FacadeError as error:
+        raise FacadeError(f"the run '{case.label}' of '{case.part}', seed {seed}, failed: {error}") from None
 
 
 def _line(case: Case, seed: int, root: str) -> Row:
