@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from facade.paper.reproduction_tables import table
 from facade.studies import heterogeneity
-from facade.studies.heterogeneity_numbers import KeptStudy, average, cell, mean, means, right, settled, share
-from facade.studies.kept_lines import KeptRun
+from facade.studies.heterogeneity_numbers import KeptStudy, average, cell, interval, mean, means, right, settled, share
+from facade.studies.kept_lines import Case, KeptRun
 
 
 class Bar(NamedTuple):
@@ -24,6 +24,28 @@ def bars(study: KeptStudy) -> str:
     every = [*_skewed(study), *_groups(study), *_settling(study), *_others(study), *_cifar(study)]
     lines = [[bar.what, bar.seen, "yes" if bar.met else "**no**"] for bar in sorted(every, key=lambda bar: bar.met)]
     return table(["asked for", "seen", "met"], lines)
+
+
+def harms(study: KeptStudy) -> str:
+    """Every setting of digits in which FACADE by default leaves a cluster a point or more below EL, seed by seed, and
+    how much more, or less, the other clusters get."""
+    lines = []
+    for case in (case for case in study.cases if case.label == "class-means" and case.settings["algorithm.heads"] < 8):
+        rival = {key: value for key, value in case.settings.items() if not key.startswith("algorithm.")}
+        el = study.kept.runs(Case("", "", rival | heterogeneity.METHODS["EL"], case.seeds))
+        new = {run.seed: run for run in study.kept.runs(case)}
+        pairs = [(new[run.seed], run) for run in el if run.seed in new]
+        if case.settings["data.source"] != "digits" or not pairs:
+            continue
+        gained = [[one.clusters[c] - other.clusters[c] for one, other in pairs] for c in range(len(el[0].clusters))]
+        if min(map(average, gained)) <= -1:
+            clusters, loss = case.settings["data.clusters"], case.settings.get("training.loss", "plain")
+            skewed = share(case.settings.get("data.alpha"))
+            skew = case.settings.get("data.skew", "rotate")
+            lines.append([clusters, skew, skewed, loss, " / ".join(f"{interval(each)}" for each in gained)])
+    if not lines:
+        return "In no setting on digits is a cluster a point or more below EL in the mean over seeds."
+    return table(["clusters", "skew", "α", "loss", "points above EL"], lines)
 
 
 def _skewed(study: KeptStudy) -> Iterator[Bar]:
