@@ -99,7 +99,7 @@ def test_nodes_that_have_one_model_share_a_matrix():
 
 def test_bars_that_were_missed_come_first(kept):
     table = drawn(kept).split("## What it had to show")[1].split("##")[0]
-    met = [line.endswith("| yes |") for line in table.strip().splitlines()[2:]]
+    met = [line.endswith("| yes |") for line in table.splitlines() if line.startswith("|")][2:]
     assert met == sorted(met)
     assert len(met) > 20
 

@@ -68,11 +68,11 @@ def line_of(case: Case, seed: int, summary: Row, finals: list[Row], last: list[R
     one model and one test set have one confusion matrix: it is kept once."""
     matrices = [json.dumps(np.array(row["confusion"]).ravel().tolist(), separators=(",", ":")) for row in finals]
     each = list(dict.fromkeys(matrices))
-    noted = {
-        name: float(np.median([row[name] for row in last]))
+    values = {
+        name: [row[name] for row in last if row.get(name) is not None]  # a node that was away knows less
         for name in ("heads_found", "heads_worth")
-        if last and last[0].get(name) is not None
     }
+    noted = {name: float(np.median(known)) for name, known in values.items() if known}
     return {
         "settings": dict(case.settings),
         "seed": seed,
