@@ -205,19 +205,8 @@ def test_a_whole_model_as_head_settles():
     assert run(surveyed("8:8", 60, split="all")).summary["settled"]
 
 
-class Uncut(nn.Module):
-    """What its head sees cannot be computed alone."""
-
-    def __init__(self, shape, classes):
-        super().__init__()
-        self.core, self.head = models.softmax(shape, 64), nn.Linear(64, classes)
-
-    def forward(self, x):
-        return self.head(self.core(x).tanh()).log_softmax(1)
-
-
 def test_a_model_that_cannot_be_split_is_seen_by_its_outputs(recwarn):
-    result = run(surveyed("8:4", 60, "model.name=test_survey:Uncut"))
+    result = run(surveyed("8:4", 60, "model.name=test_linear_heads:Uncut"))
     assert "cannot be split before its head" in str(recwarn.pop(UserWarning).message)
     assert result.summary["settled"]
 
