@@ -18,6 +18,7 @@ def drawn(kept: KeptLines) -> str:
         _MISSED,
         _HARMS,
         harms(study),
+        _LABELS_ALONE,
         _LABELS,
         _labels(study),
         _MORE,
@@ -161,6 +162,10 @@ _HARMS = """
 
 Settings of digits in which FACADE by default (`class-means`, told how many clusters there are) leaves a cluster a point
 or more below EL under the same loss, seed by seed:
+"""
+_LABELS_ALONE = """
+Not in this study, and worse: clusters that differ in their labels alone (skew `labels`) look alike class by class, get
+one head by default, and the minority is 5 points below plain FACADE: [limits](seeding.md#limits).
 """
 _LABELS = """
 ## Labels
