@@ -15,7 +15,7 @@ from facade.algorithms.seeding.survey import Calendar
 from facade.core import tree
 from facade.core.plan import Network
 from facade.data.samples import Holdings, Labelled
-from facade.experiment.setup import planned, set_up
+from facade.experiment.setup import set_up
 from facade.learning import models
 from facade.testing.driven import driven, prepared
 from seeded_runs import experiment, states
@@ -146,22 +146,6 @@ def test_one_strange_node_takes_no_head_from_a_group():
     choice = result.summary["choice"]
     assert len(set(choice[:8])) == len(set(choice[8:11])) == 1
     assert choice[0] != choice[8]
-
-
-@pytest.mark.parametrize(
-    ("settings", "warned"),
-    [
-        ((), True),
-        (("training.loss=balanced",), False),
-        (("algorithm.seeding=none",), False),
-        (("algorithm.heads=1",), False),
-        (("data.skew=labels+rotate",), False),
-    ],
-)
-def test_clusters_that_differ_in_labels_alone_are_warned_of(settings, warned, recwarn):
-    planned(surveyed("9:3", 60, "data.skew=labels", "data.groups=[[0,1,2,3,4,5],[6,7,8,9]]", *settings))
-    said = [str(each.message) for each in recwarn]
-    assert [("one head will serve all" in words) for words in said] == [True] * warned
 
 
 @pytest.mark.parametrize("skew", ["brightness", "contrast"])

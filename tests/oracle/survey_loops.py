@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
+from oracle import class_loops
 from oracle.loops import Model, Moments, Node, World, average, core_of, head_of
 
 SURE, CLEAR, ALONE, FEW, WORTH = 2.5, 1.0, 1.25, 3.5, 0.07
@@ -45,9 +46,10 @@ def facade(world: World, fields: Surveyed) -> Moments:
     looks = [_looks(world, i) for i in range(world.n)]
     fresh = [world.fresh_model(0, i) for i in range(world.n)]
     nodes = [
-        {"core": core_of(m), "heads": [head_of(m)] * fields.heads, "choice": 0, "over": None, "event": 0, "tried": 0}
+        {"core": core_of(m), "heads": [head_of(m)] * fields.heads, "choice": 0, "over": None, "event": 0, "tried": 0,
+         "by classes": False}
         for m in fresh
-    ]
+    ]  # fmt: skip
     moments = [nodes]
     for t in range(world.rounds):
         before = nodes
@@ -96,7 +98,7 @@ def _worked(world: World, fields: Surveyed, spread: int, t: int, i: int, node: N
             losses = [world.mean_loss(node["core"] | node["heads"][j], "choose", t, i) for j in range(fields.heads)]
             node["choice"] = min((j for j in node["shares"]), key=lambda j: losses[j])
             fields.seen.add("chosen by loss")
-    keeps_back = node["tried"] < 1 and (node["over"] is None or several)
+    keeps_back = node["tried"] < 1 and (node["over"] is None or _on_trial(node))
     rows = world.federation.training.rows[i]
     world.federation.training.rows[i] = _divided(rows)[0] if keeps_back else rows
     shares = world.log_shares(i)
@@ -138,6 +140,8 @@ def _heard(world: World, fields: Surveyed, spread: int, t: int, i: int, sent: li
     else:
         node["average"] = _steady_sums([m["average"] for m in surveying], own["average"], wanted)
         node["heard"] = _steady([m["heard"] for m in surveying], own["heard"], wanted)
+        if t == 0:
+            node["heard"] = class_loops.overlap(set(own["average"]), [set(sent[j]["average"]) for j in heard])
     if len(members) - len(surveying) > len(surveying):
         fields.seen.add("late")
         node |= {"over": t, "head": node["choice"], "shares": {}, "clear": False}
@@ -196,9 +200,13 @@ def _advanced(world: World, fields: Surveyed, spread: int, t: int, i: int, node:
         elif (event - 1) % 4 == 0:
             if event == 1:
                 node["centres"] = [node["average"]]
+                node["apart"] = class_loops.may_tell_apart(node["heard"], world.n)
             else:
                 _conclude(world, fields, t, (event - 1) // 4, node, looks)
-            node["bid"] = (_strange(looks, _others(world, node, looks, node["group"])), i, looks.own, node["group"])
+            score = _strange(looks, _others(world, node, looks, node["group"]))
+            if node["apart"] and class_loops.bids(set(looks.own), _counts(node["centres"][node["group"]])):
+                score += class_loops.BEFORE_LOOKS
+            node["bid"] = (score, i, looks.own, node["group"])
         else:
             _join(world, i, node, looks) if (event - 1) % 4 == 1 else _refine(world, fields, i, node, looks)
     return node
@@ -212,7 +220,10 @@ def _others(world: World, node: Node, looks: Looks, group: int) -> Sums:
 def _join(world: World, i: int, node: Node, looks: Looks) -> None:
     _, origin, candidate, parent = node["bid"]
     asked = node["group"] == parent
-    nearer = origin == i or _preference(looks, candidate, _others(world, node, looks, parent))[0] > 0
+    if _by_classes(node):
+        nearer = bool(set(looks.own) & set(candidate))
+    else:
+        nearer = origin == i or _preference(looks, candidate, _others(world, node, looks, parent))[0] > 0
     node["joined"] = asked and nearer
     node["says"] = [float(node["joined"]), 0.0, float(asked and not nearer), 0.0]
     node["average"] = looks.own if node["joined"] else {}
@@ -227,7 +238,9 @@ def _refine(world: World, fields: Surveyed, i: int, node: Node, looks: Looks) ->
         new, old = _scaled(new, world.n), _scaled(old, world.n)
         members = node["heard"][0 if node["joined"] else 2] * world.n
         left_out = (_less(new, looks.own), old) if node["joined"] else (new, _less(old, looks.own))
-        if members >= FEW:
+        if _by_classes(node):
+            more = sure = class_loops.nearer(*map(_counts, (looks.own, new, old))) * SURE / class_loops.DISJOINT
+        elif members >= FEW:
             more, sure = _preference(looks, *left_out)
         elif node["joined"] and origin != i:
             fields.seen.add("few")
@@ -249,6 +262,9 @@ def _conclude(world: World, fields: Surveyed, t: int, divisions: int, node: Node
     (new, sure_new, old, sure_old), parent = node["heard"], node["bid"][3]
     kept = min(new, old) * world.n > 0.5 and sure_new > SURE * new and sure_old > SURE * old
     fields.seen.add("divided" if kept else "not divided")
+    if kept and _by_classes(node):
+        fields.seen.add("divided by classes")
+        node["by classes"] = True
     if kept:
         centres = list(node["centres"])
         centres[parent] = _less(centres[parent], node["average"])
@@ -276,9 +292,19 @@ def _end(world: World, fields: Surveyed, t: int, node: Node, looks: Looks) -> No
     largest = rows.index(max(rows))
     node["clear"] = all(errors > CLEAR for head, errors in enumerate(against) if head != nearest)
     node["head"] = nearest if nearest != largest and against[largest] > CLEAR else largest
+    if node["by classes"] and node["group"] in groups:
+        node |= {"head": groups.index(node["group"]), "clear": True}
     node |= {"over": t, "shares": {h: r / sum(rows) for h, r in enumerate(rows)}, "heard": [0.0] * 4, "mean": sum(
         sum(count for count, _ in centre.values()) for centre in node["centres"]
     )}  # fmt: skip
+
+
+def _by_classes(node: Node) -> bool:
+    return bool(node["bid"][0] >= class_loops.BEFORE_LOOKS / 2)
+
+
+def _counts(sums: Sums) -> dict[int, float]:
+    return {c: count for c, (count, _) in sums.items()}
 
 
 # How samples look
@@ -327,7 +353,7 @@ def _tried(world: World, fields: Surveyed, spread: int, t: int, i: int, node: No
     if node["over"] is None:
         return node
     begun = max(node["over"], fields.warmup)
-    several = len(node["shares"]) > 1
+    several = _on_trial(node)
     if node["tried"] < 1 and t >= begun + 2 * spread:
         node["tried"] = 1
         if several:
@@ -340,6 +366,10 @@ def _tried(world: World, fields: Surveyed, spread: int, t: int, i: int, node: No
         elif several:
             fields.seen.add("worth it")
     return node
+
+
+def _on_trial(node: Node) -> bool:
+    return len(node["shares"]) > 1 and not node["by classes"]
 
 
 def _mean_head(node: Node) -> Model:

@@ -113,6 +113,7 @@ BASELINES |= {
 SURVEYED = ("algorithm.seeding=class-means", "algorithm.warmup=0", "training.rounds=38", "evaluation.every=38")
 AUTO = ("algorithm.heads=auto", "algorithm.max_heads=4", *SURVEYED, "training.rounds=54")
 LABELS = ("data.partition=dirichlet", "data.alpha=0.5")
+GROUPS = ("data.skew=labels", "data.groups=[[0,1,2,3,4,5],[6,7,8,9]]")
 HEADS |= {
     "facade, surveyed": SURVEYED,
     "facade, surveyed, labels differ": (*SURVEYED, *LABELS),
@@ -125,7 +126,13 @@ HEADS |= {
     "facade, surveyed, complete graph": (*SURVEYED, "topology.name=complete"),
     "facade, surveyed, own start": (*SURVEYED, "training.init=per-node"),
     "facade, surveyed, as many heads as groups": (*AUTO, "data.clusters=4:2:2"),
-}
+    "facade, surveyed, label clusters": (*SURVEYED, *GROUPS),
+    "facade, surveyed, label clusters, losses": (*SURVEYED, *GROUPS, "network.loss=0.1", "network.offline=0.1"),
+    "facade, surveyed, label clusters, labels differ": (*SURVEYED, *GROUPS, *LABELS),
+    "facade, surveyed, three label clusters": (
+        *AUTO, "data.clusters=4:2:2", "data.skew=labels", "data.groups=[[0,1,2,3,4],[5,6],[7,8]]"
+    ),
+}  # fmt: skip
 
 CASES = BASELINES | HEADS
 
@@ -243,6 +250,7 @@ def test_surveyed_cases_reach_every_rule_of_the_survey_and_the_trial():
         slow(case)
         reached |= heads_of(case).seen
     assert reached >= {"divided", "not divided", "few", "bidder of few", "worth it", "given up", "changed its mind"}
+    assert "divided by classes" in reached
 
 
 def test_two_hops_change_whom_dac_hears():

@@ -20,6 +20,10 @@ def rows(*found, worth=None, decided=99):
         (rows(0, 0, 3, 3), "found 3 groups that differ in looks. The run ended before"),
         (rows(0, 2, 2, 2, worth=0.4, decided=3), "There a head for each lowers the loss by 0.40 nats"),
         (
+            rows(0, 2, 2, 2, worth=0.0, decided=1),
+            "In rounds 1 to 1 nodes trained heads of their own and found 2 groups by",
+        ),
+        (
             rows(0, 2, 2, 1, 1, worth=-0.01, decided=3),
             "by 0.00 nats in the mean over groups, less than 0.07: after round 3",
         ),

@@ -183,13 +183,16 @@ class SurveyedFacade(Algorithm[SurveyedState]):
 
 
 def _several(survey: Survey) -> Tensor:
-    """[S] whether there are heads to be judged."""
-    return (survey.shares > 0).sum(1) > 1
+    """[S] whether there are heads to be judged: those of nodes with other classes are worth it, for what they need not
+    know."""
+    return ((survey.shares > 0).sum(1) > 1) & ~survey.by_classes
 
 
 def _worth(state: SurveyedState) -> Tensor:
-    """[S] what heads are worth in the mean over groups; NaN before it is known."""
-    return torch.where(state.tried == DECIDED, state.seeding.heard[:, 0], torch.nan)
+    """[S] what heads are worth in the mean over groups; NaN before it is known, and 0 at once where classes divided a
+    group, so that there is no trial."""
+    judged = torch.where(state.tried == DECIDED, state.seeding.heard[:, 0], torch.nan)
+    return torch.where((state.seeding.over >= 0) & state.seeding.by_classes, 0.0, judged)
 
 
 def _trained(turn: Turn, facade: CoreAndHeads, places: Tensor, keep_back: Tensor) -> CoreAndHeads:

@@ -96,17 +96,21 @@ def only_from(inbox: Inbox, which: Tensor) -> Inbox:
     has its own."""
     if which.all():
         return inbox
-    if isinstance(inbox.deliveries, Deliveries):
-        receiver, message = inbox.deliveries
-    else:
-        message, receiver = (
-            part.flatten()
-            for part in torch.meshgrid(torch.arange(len(which)), torch.arange(len(inbox.own)), indexing="xy")
-        )
-        other = message != inbox.own[receiver]
-        receiver, message = receiver[other], message[other]
+    receiver, message = listed_deliveries(inbox)
     kept = which[message]
     return dataclasses.replace(inbox, deliveries=Deliveries(receiver[kept], message[kept]))
+
+
+def listed_deliveries(inbox: Inbox) -> Deliveries:
+    """The deliveries one by one, also where they are everyone's."""
+    if isinstance(inbox.deliveries, Deliveries):
+        return inbox.deliveries
+    message, receiver = (
+        part.flatten()
+        for part in torch.meshgrid(torch.arange(len(inbox.senders)), torch.arange(len(inbox.own)), indexing="xy")
+    )
+    other = message != inbox.own[receiver]
+    return Deliveries(receiver[other], message[other])
 
 
 class Total(NamedTuple):

@@ -100,12 +100,6 @@ def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algo
     )
     for warning in algorithm.check(plan):
         warnings.warn(warning, stacklevel=2)
-    if experiment.algorithm.get("seeding") == "class-means" and _differs_in_labels_alone(experiment):
-        warnings.warn(
-            "clusters that differ in their labels look alike, class by class, so that one head will serve all of them;"
-            " set training.loss = 'balanced', or algorithm.seeding = 'none'",
-            stacklevel=2,
-        )
     if not plan.fresh and not connected(plan.graph(0)):
         warnings.warn(
             "the graph falls into parts that never hear each other, so each part learns a model of its own;"
@@ -113,12 +107,6 @@ def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algo
             stacklevel=2,
         )
     return algorithm, plan
-
-
-def _differs_in_labels_alone(experiment: Experiment) -> bool:
-    """Whether nothing but labels tells clusters apart, and several heads are to be found under the plain loss."""
-    several = experiment.algorithm.get("heads") != 1
-    return several and experiment.data.skew == "labels" and experiment.training.loss == "plain"
 
 
 def learner_of(experiment: Experiment, algorithm: Algorithm[Any], inputs: Inputs, classes: Sequence[str]) -> Learner:

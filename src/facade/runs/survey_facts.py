@@ -16,13 +16,18 @@ class SurveyFacts:
     over: int | None = None
     """The last round of the survey, counted from 1; None: it was not over."""
     found: int = 0
-    """Groups of nodes that look alike."""
+    """Groups of nodes that look alike, or have the same classes."""
     used: int = 0
     """Heads in the end: as many, or one."""
     decided: int | None = None
-    """The round after which it was known what heads are worth."""
+    """The round after which it was known what heads are worth, or that it is not asked."""
     worth: float | None = None
     """How much the head of its group lowers a node's loss, in nats, in the mean over groups."""
+
+    @property
+    def by_classes(self) -> bool:
+        """Whether classes told groups apart: then heads are not on trial, and nobody waits for what they are worth."""
+        return self.over is not None and self.decided == self.over and self.found > 1
 
     def add(self, row: Row) -> None:
         """Take in the next round's row of a node."""
@@ -58,6 +63,8 @@ def survey_in_words(survey: Mapping[str, Any] | SurveyFacts) -> str:
     took = f"In rounds 1 to {facts.over} nodes trained heads of their own and found"
     if facts.found == 1:
         return f"{took} no groups that differ in looks: one head serves all."
+    if facts.by_classes:
+        return f"{took} {facts.found} groups by their classes: each has a head of its own."
     groups = f"{took} {facts.found} groups that differ in looks."
     if facts.worth is None:
         return f"{groups} The run ended before it was known what a head for each is worth."

@@ -29,6 +29,7 @@ SITES: dict[str, Any] = {
     "data.source": "digits", "data.clusters": "3:3", "data.skew": "contrast", "data.severity": 4.0,
     "model.name": "cnn-bn", "topology.degree": 2, "training.rounds": 80,
 }  # fmt: skip
+LABEL_CLUSTERS: dict[str, Any] = {"data.skew": "labels", "data.groups": [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9]]}
 TROUBLE: dict[str, Any] = {"network.loss": 0.1, "network.offline": 0.1}
 
 
@@ -49,7 +50,8 @@ def digits(clusters: str, alpha: float | None = None, loss: str = "plain", **mor
 
 def cases() -> list[Case]:
     """All runs of the study on digits."""
-    return [*labels(), *more_clusters(), *one_cluster(), *settling(), *uneven(), *looks(), *many_heads(), *sites()]
+    by_labels = [*labels(), *label_clusters(), *more_clusters(), *one_cluster()]
+    return [*by_labels, *settling(), *uneven(), *looks(), *many_heads(), *sites()]
 
 
 def labels() -> list[Case]:
@@ -60,6 +62,16 @@ def labels() -> list[Case]:
         for alpha in ALPHAS
         for loss in (("plain",) if alpha is None else ("plain", "balanced"))
         for name in METHODS
+    ]
+
+
+def label_clusters() -> list[Case]:
+    """Clusters that have no class in common and look alike otherwise."""
+    every = [("plain", name) for name in ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")]
+    return [
+        Case("label clusters", name, digits(clusters, None, loss) | LABEL_CLUSTERS | method(name, clusters), SEEDS)
+        for clusters in ("24:8", "30:2", "16:16")
+        for loss, name in [*every, ("balanced", "EL"), ("balanced", "class-means")]
     ]
 
 

@@ -7,8 +7,10 @@
 
 and from `seek` on again, until there is no group that is seen to have two kinds of nodes, or there are enough. A group
 is divided only if the members of both halves are sure of it, by SURE standard errors in the mean: where all nodes look
-alike, one group remains. What happens in a round follows from its number and from what all have agreed on. A message
-carries class sums in the place of a head, and with the number of the head 64 bytes more than EL's.
+alike, one group remains. Where classes may tell groups apart (class_sets.py), that is tried before looks are: nodes
+join a bidder with which they have a class in common. What happens in a round follows from its number and from what all
+have agreed on. A message carries class sums in the place of a head, and with the number of the head 64 bytes more than
+EL's.
 
 Averages are over all nodes, whoever is a member: so they converge as fast for a group of two as for one of thirty, and
 n times the average of a group's class sums is their sum.
@@ -22,6 +24,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from facade.algorithms.seeding import class_sets
 from facade.algorithms.seeding.bids import best_bids
 from facade.algorithms.seeding.class_means import Seen, class_sums, preference, seen, strangeness
 from facade.core import tree
@@ -94,7 +97,7 @@ class Survey(NamedTuple):
     parent: Tensor
     """[S] the group that it is in."""
     score: Tensor
-    """[S] float64: how strange it looks there."""
+    """[S] float64: how strange it looks there; far more where it lacks classes of the others."""
     origin: Tensor
     """[S] who it is; -1: nobody."""
     centres: Tensor
@@ -115,6 +118,10 @@ class Survey(NamedTuple):
     """[S] whether its samples tell that this is its group."""
     shares: Tensor
     """[S, heads] float64: the share of all samples that the group of each head has."""
+    apart: Tensor
+    """[S] whether classes may tell groups apart."""
+    by_classes: Tensor
+    """[S] whether a group was divided by the classes its nodes have."""
 
 
 def start(nodes: int, limits: Limits, dtype: torch.dtype) -> Survey:
@@ -139,6 +146,7 @@ def start(nodes: int, limits: Limits, dtype: torch.dtype) -> Survey:
         candidate=sums(), parent=whole(0), score=numbers(), origin=whole(-1),
         centres=sums(groups), found=no(groups), alone=no(groups), group=whole(0),
         events=whole(0), over=whole(-1), head=whole(-1), clear=no(), shares=numbers(limits.heads),
+        apart=no(), by_classes=no(),
     )  # fmt: skip
 
 
@@ -183,6 +191,8 @@ def listen(turn: Turn, survey: Survey, inbox: Inbox, sums: Tensor) -> Survey:
     else:
         mean = steady_mean(turn, inbox, {"average": sums, "heard": bid["heard"]}, ~says_over(inbox))
         after = survey._replace(average=mean["average"], heard=mean["heard"])
+        if turn.round == 0:  # messages carry what nodes have themselves
+            after = after._replace(heard=class_sets.overlaps(inbox, sums, turn.learner.outputs))
     heard_over = counts(inbox, says_over(inbox).long(), 2)
     after = after._replace(over=torch.where(heard_over[:, 1] > heard_over[:, 0], turn.round, -1))
     return tree.where(survey.over >= 0, survey, after)
@@ -227,13 +237,18 @@ class _Nodes:
         """The first group."""
         first = torch.arange(survey.found.shape[1]) == 0
         centres = torch.where(first.view(1, -1, 1), survey.average.unsqueeze(1), survey.centres)
-        return survey._replace(centres=centres, found=survey.found | first)
+        apart = class_sets.may_tell_apart(survey.heard, self.n)
+        return survey._replace(centres=centres, found=survey.found | first, apart=apart)
 
     def seeking(self, survey: Survey) -> Survey:
-        """Bid with how strange one looks in one's group."""
+        """Bid with how strange one looks in one's group, or lacks its classes."""
 
         def strange(row: int, of: Seen) -> Tensor:
-            return strangeness(of, self.others(survey, row, int(survey.group[row])), self.classes)
+            group = int(survey.group[row])
+            by_looks = strangeness(of, self.others(survey, row, group), self.classes)
+            if not survey.apart[row]:
+                return by_looks
+            return by_looks + class_sets.bid(survey.own[row], survey.centres[row, group], self.classes)
 
         return survey._replace(candidate=survey.own, parent=survey.group, score=self.each(strange), origin=self.nodes)
 
@@ -243,6 +258,8 @@ class _Nodes:
         def prefers(row: int, of: Seen) -> Tensor:
             if survey.origin[row] == self.nodes[row]:
                 return torch.ones(())
+            if class_sets.decide(survey.score[row]):
+                return torch.tensor(class_sets.shared(survey.own[row], survey.candidate[row], self.classes))
             others = self.others(survey, row, int(survey.parent[row]))
             return preference(of, survey.candidate[row], others, self.classes)[0]
 
@@ -274,6 +291,9 @@ class _Nodes:
         itself contributed is left out; of an average over few that is not exact enough, so in a small half it looks at
         the bidder alone, and the bidder at how strange it looks elsewhere."""
         halves = [survey.average[row], survey.centres[row, survey.parent[row]] - survey.average[row]]
+        if class_sets.decide(survey.score[row]):
+            nearer = class_sets.nearer(survey.own[row], halves[0], halves[1], self.classes)
+            return nearer.expand(2) * SURE / class_sets.DISJOINT
         mine = 0 if survey.joined[row] else 1
         new, old = (half * self.n - survey.own[row] * (which == mine) for which, half in enumerate(halves))
         if survey.heard[row, 2 * mine] * self.n >= FEW:
@@ -298,6 +318,7 @@ class _Nodes:
             found=survey.found | new,
             alone=survey.alone | (new & alone[:, :1]) | (old & alone[:, 1:]),
             group=torch.where(survey.joined & kept, survey.found.sum(1), survey.group),
+            by_classes=survey.by_classes | (kept & class_sets.decide(survey.score)),
         )
         larger = (survey.found & ~survey.alone).sum(1)
         over = ~kept | survey.found.all(1) | (larger >= self.limits.heads) | (divisions >= self.limits.divisions)
@@ -329,6 +350,8 @@ class _Nodes:
         shares = torch.zeros(self.limits.heads, dtype=torch.float64)
         shares[: len(kept)] = rows / rows.sum()
         largest = int(rows.argmax())
+        if survey.by_classes[row] and survey.group[row] in kept:
+            return int(torch.nonzero(kept == survey.group[row])), True, shares
         return nearest if nearest != largest and against[largest] > CLEAR else largest, clear, shares
 
     def others(self, survey: Survey, row: int, group: int) -> Tensor:
