@@ -17,6 +17,8 @@ LAYERS = [
     {"files"},
     {"core", "learning", "data"},
     {"algorithms"},
+    {"guards"},
+    {"attacks"},
     {"experiment", "runs", "analysis"},
     {"testing", "export", "report", "sweep", "runtimes", "peers", "paper", "benchmarks", "trackers", "studies"},
     {"cli"},

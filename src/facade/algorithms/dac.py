@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from facade.core import seeds
-from facade.core.algorithm import Algorithm
+from facade.core.algorithm import Algorithm, part_of
+from facade.core.message_parts import Heard, MessagePart
 from facade.core.messages import Deliveries, Edges, Inbox, mean, waves
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -122,6 +123,9 @@ class DAC(Algorithm[DacState]):
             told[rows] = torch.where(better, scores, told[rows])
             bridge[rows] = torch.where(better, peer, now)
         return state._replace(told=told, bridge=bridge)
+
+    def parts(self, turn: Turn, state: DacState, heard: Heard) -> list[MessagePart]:
+        return [part_of(heard, "model", turn.losses)]
 
     def model(self, state: DacState) -> Params:
         return state.model

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from facade.algorithms.core_and_heads import joined
-from facade.core.algorithm import Algorithm
+from facade.core.algorithm import Algorithm, part_of
+from facade.core.message_parts import Heard, MessagePart, side_by_side
 from facade.core.messages import Inbox, mean
 from facade.core.tree import Params
 from facade.core.turn import Shard, Turn
@@ -64,6 +65,10 @@ class DePRL(Algorithm[DeprlState]):
 
     def mix(self, turn: Turn, state: DeprlState, inbox: Inbox) -> DeprlState:
         return state._replace(core=mean(inbox, inbox.pool["core"]))
+
+    def parts(self, turn: Turn, state: DeprlState, heard: Heard) -> list[MessagePart]:
+        heads = side_by_side(state.head, heard)
+        return [part_of(heard, "core", lambda cores: turn.losses(joined(cores, heads)))]
 
     def model(self, state: DeprlState) -> Params:
         return joined(state.core, state.head)

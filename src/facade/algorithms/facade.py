@@ -33,7 +33,8 @@ from facade.algorithms.core_and_heads import (
     train,
 )  # fmt: skip
 from facade.core import seeds, tree
-from facade.core.algorithm import Algorithm
+from facade.core.algorithm import Algorithm, part_of
+from facade.core.message_parts import Heard, MessagePart, side_by_side
 from facade.core.messages import Inbox, mean, means, totals
 from facade.core.tree import Params
 from facade.core.turn import Shard, Turn
@@ -86,6 +87,24 @@ class Facade(Algorithm[CoreAndHeads]):
 
     def finish(self, turn: Turn, state: CoreAndHeads, inbox: Inbox) -> CoreAndHeads:
         return self.average_all(state, inbox) if turn.round <= self.warmup else self.average_by_head(state, inbox)
+
+    def parts(self, turn: Turn, state: CoreAndHeads, heard: Heard) -> list[MessagePart]:
+        """A core is judged with one's own head; a head with one's own core, against the head of its number, by those
+        who use it."""
+        choice = heard.messages["choice"]
+        if turn.round < self.warmup:  # all heads are one
+            choice = torch.zeros_like(choice)
+        heads = side_by_side(chosen(state.heads, state.choice), heard)
+        core = part_of(heard, "core", lambda cores: turn.losses(joined(cores, heads)))
+        rows = torch.arange(len(choice)).unsqueeze(1)
+        held = tree.map(lambda leaf: leaf[rows, choice], state.heads)
+        own_head = heard.here & (choice == choice[heard.own].unsqueeze(1))
+        whole_core = state.core | turn.local_parts
+
+        def losses(heads: Params) -> Tensor:
+            return turn.learner.score(whole_core, heads, turn.few_samples())
+
+        return [core, MessagePart("head", held, choice, own_head, losses)]
 
     def average_all(self, state: CoreAndHeads, inbox: Inbox) -> CoreAndHeads:
         """As EL: the mean over all members of the core and of the one head, which takes every place."""

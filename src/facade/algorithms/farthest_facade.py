@@ -22,6 +22,7 @@ from facade.algorithms.seeding import revival as reviving
 from facade.algorithms.seeding.health import MEMORY, Health, all_alive, dead, heard, unheard
 from facade.core import tree
 from facade.core.algorithm import Algorithm
+from facade.core.message_parts import Heard, MessagePart
 from facade.core.messages import Inbox, counts
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -105,6 +106,10 @@ class FarthestFacade(Algorithm[SeededState]):
             return self._average_by_head(turn, state, inbox)
         health = all_alive(state.health, turn.round)
         return state._replace(facade=self.published.finish(turn, state.facade, inbox), health=health)
+
+    def parts(self, turn: Turn, state: SeededState, heard: Heard) -> list[MessagePart]:
+        """As FACADE's; while seeds are sought messages carry them in the place of heads, and neither is averaged."""
+        return [] if self._phase(turn) is Phase.SEEKING else self.published.parts(turn, state.facade, heard)
 
     def model(self, state: SeededState) -> Params:
         return self.published.model(state.facade)

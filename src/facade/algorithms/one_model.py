@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from facade.core.algorithm import Algorithm
+from facade.core.algorithm import Algorithm, part_of
+from facade.core.message_parts import Heard, MessagePart
 from facade.core.tree import Params
 from facade.core.turn import Shard, Turn
 from facade.learning.optimisers import Memory
@@ -35,6 +36,9 @@ class OneModel(Algorithm[ModelState]):
 
     def message(self, turn: Turn, state: ModelState) -> Any:
         return {"model": state.model}
+
+    def parts(self, turn: Turn, state: ModelState, heard: Heard) -> list[MessagePart]:
+        return [part_of(heard, "model", turn.losses)]
 
     def model(self, state: ModelState) -> Params:
         return state.model

@@ -17,6 +17,7 @@ from facade.algorithms.facade import Facade
 from facade.algorithms.farthest_facade import FarthestFacade
 from facade.algorithms.surveyed_facade import SurveyedFacade
 from facade.core.algorithm import Algorithm
+from facade.core.message_parts import Heard, MessagePart
 from facade.core.messages import Inbox
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -93,6 +94,12 @@ class SeededFacade(Algorithm[Any]):
 
     def finish(self, turn: Turn, state: Any, inbox: Inbox) -> Any:
         return self.way.finish(turn, state, inbox)
+
+    def parts(self, turn: Turn, state: Any, heard: Heard) -> list[MessagePart]:
+        return self.way.parts(turn, state, heard)
+
+    def implausible(self, turn: Turn, state: Any, heard: Heard) -> Tensor:
+        return self.way.implausible(turn, state, heard)
 
     def model(self, state: Any) -> Params:
         return self.way.model(state)

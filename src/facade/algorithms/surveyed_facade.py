@@ -20,8 +20,10 @@ from facade.algorithms.seeding import trial
 from facade.algorithms.seeding.class_means import most_numbers
 from facade.algorithms.seeding.health import Health, all_alive, heard, unheard
 from facade.algorithms.seeding.survey import Calendar, Limits, Survey
+from facade.algorithms.seeding.survey_lies import implausible
 from facade.core import tree
 from facade.core.algorithm import Algorithm
+from facade.core.message_parts import Heard, MessagePart
 from facade.core.messages import Inbox, counts, mean, only_from
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -147,6 +149,30 @@ class SurveyedFacade(Algorithm[SurveyedState]):
             gained = surveys.steady_mean(turn, inbox, inbox.pool["bid"]["heard"], over)
             survey = survey._replace(heard=tree.where(on_trial, gained, survey.heard))
         return SurveyedState(mixed, health, survey, state.tried)
+
+    def parts(self, turn: Turn, state: SurveyedState, heard: Heard) -> list[MessagePart]:
+        """As FACADE's. Class sums stand for themselves: those of a minority must differ, and samples cannot judge them;
+        what no honest node would say is dropped before."""
+        core, head = self.published.parts(turn, state.facade, heard)
+        over = (state.seeding.over >= 0).unsqueeze(1) & (heard.messages["bid"]["origin"] == surveys.OVER)
+        place = torch.arange(over.shape[1])
+        return [
+            core,
+            MessagePart(
+                "head",
+                tree.where(over, head.held, heard.messages["head"]),
+                torch.where(over, head.group, -1 - place),
+                head.judged & over,
+                head.losses if over.any() else None,
+            ),
+        ]
+
+    def implausible(self, turn: Turn, state: SurveyedState, heard: Heard) -> Tensor:
+        bid = heard.messages["bid"]
+        flat = tree.map(lambda leaf: leaf.flatten(0, 1), heard.messages["head"])
+        sums = _class_sums(flat, turn.learner)[:, : state.seeding.own.shape[1]].view(*heard.own.shape, -1)
+        unlikely = implausible(turn, state.seeding, bid, sums)
+        return torch.where(bid["origin"] != surveys.OVER, unlikely, 0)
 
     def model(self, state: SurveyedState) -> Params:
         return self.published.model(state.facade)

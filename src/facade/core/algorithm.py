@@ -7,12 +7,15 @@ without further work. Write one by subclassing `Algorithm`, see docs/algorithms.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import torch
 from torch import Tensor
 
+from facade.core import tree
+from facade.core.message_parts import Heard, MessagePart, entry_of
 from facade.core.messages import Edges, Everyone, Inbox
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -87,6 +90,17 @@ class Algorithm(ABC, Generic[State]):
         """Every model a node could deploy; only the oracle evaluation asks."""
         return [self.model(state)]
 
+    def parts(self, turn: Turn, state: State, heard: Heard) -> list[MessagePart]:
+        """The parts of messages that a guard may judge, and how own samples judge them; by default every entry that
+        holds weights, and not at all."""
+        names = [name for name in heard.messages if name not in self.entries_without_weights]
+        return [part_of(heard, name) for name in names]
+
+    def implausible(self, turn: Turn, state: State, heard: Heard) -> Tensor:
+        """[S, m] UNLIKELY where a message says what an honest node would hardly say: a guard drops it whole. A_LIE
+        where none would: its sender is not heard again."""
+        return torch.zeros_like(heard.sender)
+
     def refuse(self, turn: Turn, message: Any) -> str | None:
         """Why a received message [1, ...] is unusable; None if it is fine."""
         return None
@@ -94,3 +108,16 @@ class Algorithm(ABC, Generic[State]):
     def check(self, plan: Plan) -> list[str]:
         """Raise ExperimentError where this cannot run; return warnings."""
         return []
+
+
+def part_of(heard: Heard, entry: str, losses: Callable[[Any], Tensor] | None = None) -> MessagePart:
+    """An entry of messages of which a node has its own, and which it averages over all that it hears."""
+    rows = torch.arange(len(heard.own))
+    own = heard.own.long().argmax(1)
+
+    def held(leaf: Tensor) -> Tensor:
+        return leaf[rows, own].unsqueeze(1).expand_as(leaf)
+
+    part = tree.map(held, entry_of(heard.messages, entry))
+    one_group = torch.zeros_like(heard.sender)
+    return MessagePart(entry, part, one_group, heard.here if losses else torch.zeros_like(heard.here), losses)

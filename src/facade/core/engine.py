@@ -184,7 +184,7 @@ def _evaluations(
     """One row per hosted node: the confusion matrix of its model on its test set."""
     with shard.learner.stopwatch.phase("evaluate"):
         models = algorithm.models(state) if plan.head == "oracle" else [algorithm.model(state)]
-        tests = {"": federation.tests, "validation_": federation.validations}
+        tests = {"": federation.tests, "validation_": federation.validations, "triggered_": federation.triggered}
         rows: list[Row] = [{"kind": "evaluation", "round": done, "node": node} for node in shard.nodes.tolist()]
         prior = plan.prior_for(federation)
         priors = _priors(shard, prior)

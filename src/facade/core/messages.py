@@ -101,6 +101,16 @@ def only_from(inbox: Inbox, which: Tensor) -> Inbox:
     return dataclasses.replace(inbox, deliveries=Deliveries(receiver[kept], message[kept]))
 
 
+def of_nodes(inbox: Inbox, rows: Tensor) -> Inbox:
+    """What some of the hosted nodes heard (rows ascending)."""
+    if not isinstance(inbox.deliveries, Deliveries):
+        return dataclasses.replace(inbox, own=inbox.own[rows])
+    receiver, message = inbox.deliveries
+    theirs = torch.isin(receiver, rows)
+    deliveries = Deliveries(torch.searchsorted(rows, receiver[theirs]), message[theirs])
+    return dataclasses.replace(inbox, own=inbox.own[rows], deliveries=deliveries)
+
+
 def listed_deliveries(inbox: Inbox) -> Deliveries:
     """The deliveries one by one, also where they are everyone's."""
     if isinstance(inbox.deliveries, Deliveries):

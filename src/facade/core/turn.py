@@ -17,6 +17,9 @@ from facade.core.types import Ids
 from facade.data.samples import Holdings, Samples
 from facade.learning.learner import Learner
 
+FEW = 12
+"""Samples by which a node judges what it heard."""
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -63,6 +66,18 @@ class Turn:
         training = self.learner.training
         count = training.samples if steps is None else steps * training.batch
         return Samples(self.shard.data, self.shard.seed, purpose, self.round, count)
+
+    def losses(self, models: Params) -> Tensor:
+        """[S, m] mean loss of each of m models [S, m, ...] on a few of the node's own samples."""
+        nodes, count = next(iter(models.values())).shape[:2]
+        flat = tree.map(lambda leaf: leaf.flatten(0, 1), models)
+        receiver = torch.arange(nodes).repeat_interleave(count)
+        losses = self.learner.compare(flat, receiver, torch.arange(nodes * count), self.few_samples())
+        return losses.view(nodes, count)
+
+    def few_samples(self) -> Samples:
+        """Each hosted node's samples by which it judges what it heard in this round."""
+        return Samples(self.shard.data, self.shard.seed, "judge", self.round, FEW)
 
     def all_samples(self) -> Samples:
         """All samples that each hosted node holds."""

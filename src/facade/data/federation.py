@@ -37,6 +37,8 @@ class Federation:
     """[n] ground-truth cluster, where it is known. Only metrics look at it."""
     validations: list[Labelled] | None = None
     """Like `tests`, cut from the training data; numbered by `test_of` too."""
+    triggered: list[Labelled] | None = None
+    """Like `tests`, with the trigger of a backdoor and without the class that it stands for."""
     leftover: int = 0
     """Training images that no node holds."""
     overlapping: bool = False

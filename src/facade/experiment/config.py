@@ -23,7 +23,9 @@ from facade.experiment.algorithm_table import field_names, resolve_algorithm
 from facade.experiment.decisive_settings import ADDED_LATER, hashed_settings
 from facade.experiment.sections import (
     SECTIONS,
+    AttackSection,
     EvaluationSection,
+    GuardSection,
     ModelSection,
     NetworkSection,
     RuntimeSection,
@@ -54,6 +56,8 @@ class Experiment(Section):
     algorithm: dict[str, Any]
     topology: TopologySection
     network: NetworkSection
+    guard: GuardSection
+    attack: AttackSection
     training: TrainingSection
     evaluation: EvaluationSection
     runtime: RuntimeSection

@@ -20,6 +20,8 @@ ADDED_LATER: dict[str, dict[str, Any]] = {
     "data": {"few_nodes": 0, "few_rows": 6},
     "model": {"local": []},
     "topology": {"edges": ""},
+    "guard": {"rule": "none"},
+    "attack": {"kind": "none", "nodes": [], "start": 0},
     "training": {"loss": "plain"},
     "evaluation": {"prior": "auto"},
 }
@@ -36,7 +38,8 @@ def hashed_settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if isinstance(value, Mapping):
             value = {k: v for k, v in value.items() if k not in left_out and (k not in added or v != added[k])}
-        kept[name] = value
+        if value or name not in ADDED_LATER:  # a whole section may have been added
+            kept[name] = value
     return kept
 
 

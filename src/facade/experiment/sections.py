@@ -72,6 +72,33 @@ class NetworkSection(Section):
     """Share of nodes that miss a round."""
 
 
+class GuardSection(Section):
+    """How nodes protect themselves from what they hear."""
+
+    rule: str = "none"
+    """`facade list guards`, or package.module:Class; "none": everything is used as it comes."""
+
+
+class AttackSection(Section):
+    """Simulated attackers, for experiments."""
+
+    kind: str = "none"
+    """`facade list attacks`, or package.module:Class; "none": all nodes are honest."""
+    nodes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
+    """The attackers."""
+    start: Annotated[int, Field(ge=0)] = 0
+    """The round from which on they send something else; what they train on is false from the first."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if (self.kind == "none") != (not self.nodes):
+            raise ValueError(
+                f"kind = '{self.kind}' and nodes = {self.nodes} do not go together; give both, such as kind ="
+                " 'sign-flip' and nodes = [3], or leave both out"
+            )
+        return self
+
+
 class TrainingSection(Section):
     """How nodes train."""
 
@@ -149,6 +176,8 @@ SECTIONS: dict[str, type[Section]] = {
     "model": ModelSection,
     "topology": TopologySection,
     "network": NetworkSection,
+    "guard": GuardSection,
+    "attack": AttackSection,
     "training": TrainingSection,
     "evaluation": EvaluationSection,
     "runtime": RuntimeSection,

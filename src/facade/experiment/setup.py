@@ -22,6 +22,7 @@ from facade.errors import ExperimentError
 from facade.experiment.algorithm_table import build_algorithm
 from facade.experiment.config import Experiment
 from facade.experiment.sections import TrainingSection
+from facade.experiment.stages import attacked, with_stages
 from facade.learning import models
 from facade.learning.inputs import Inputs
 from facade.learning.learner import Learner, Training
@@ -74,6 +75,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
         )
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
+    federation = attacked(federation, experiment)
     inputs = Inputs(federation.shape, federation.mean, federation.std)
     return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
 
@@ -81,7 +83,7 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
 def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algorithm[Any], Plan]:
     """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played.
     `founding_n`: the nodes that the run began with, where some have come or gone since."""
-    algorithm: Algorithm[Any] = build_algorithm(experiment.algorithm)
+    algorithm = with_stages(build_algorithm(experiment.algorithm), experiment)
     topology = _topology(experiment)
     topology.check(experiment.n)
     fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh

@@ -97,6 +97,20 @@ def class_sums(of: Seen, classes: int, room: int) -> Tensor:
     return torch.cat([numbers, numbers.new_zeros(room - len(numbers))])
 
 
+def by_class(sums: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Rows [..., classes], in units of MOST_ROWS, and norms of what is seen of them [..., classes], of class sums
+    [..., room]."""
+    values = sums.shape[-1] // classes - 1
+    of_classes = sums[..., classes : classes * (values + 1)].reshape(*sums.shape[:-1], classes, values)
+    return sums[..., :classes], of_classes.square().sum(-1).sqrt()
+
+
+def largest_norm(own: Tensor, classes: int) -> Tensor:
+    """[S] the largest norm of a class mean, of nodes' own class sums [S, room]."""
+    counts, norms = by_class(own, classes)
+    return (norms / counts.clamp(min=1 / MOST_ROWS)).max(-1).values
+
+
 def preference(of: Seen, here: Tensor, there: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """Of two groups' class sums [room]: by how much less the node's samples differ from those `here` than from those
     `there`, and that in standard errors; both 0 where there is nothing to compare."""

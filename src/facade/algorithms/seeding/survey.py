@@ -63,6 +63,10 @@ class Calendar(NamedTuple):
         refine = 2 * self.spread
         return 2 + 4 * division + sum(place >= at for at in (self.spread, refine, refine + self.spread // 2))
 
+    def steady(self, round: int) -> bool:
+        """Whether averages are of class sums that were only added: from `refine` on, nodes take back what they said."""
+        return round < self.spread or (round - self.spread) % (3 * self.spread) < 2 * self.spread
+
     def seeks(self, round: int) -> bool:
         """Whether the class sums of the round's messages are bids."""
         return round >= self.spread and round // self.spread % 3 == 1

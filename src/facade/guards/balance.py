@@ -1,0 +1,26 @@
+"""BALANCE: accept what is near one's own, within a radius that shrinks over rounds.
+
+Fang et al., "Byzantine-Robust Decentralized Federated Learning", CCS 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from facade.guards.guard import Guard, PartHeard, Verdict, replaced
+
+
+@dataclass(frozen=True)
+class Balance(Guard):
+    """Drop what is farther from one's own than a share of its norm, which shrinks over rounds."""
+
+    gamma: float = 0.3
+    """That share in the first round."""
+    kappa: float = 1.0
+    """How much it shrinks: by exp(-kappa) until the last round."""
+
+    def judge(self, part: PartHeard) -> Verdict:
+        norm = part.held.double().square().sum(2).sqrt()
+        radius = self.gamma * math.exp(-self.kappa * part.progress) * norm
+        return replaced(part, part.others & (part.distances() > radius))

@@ -1,0 +1,60 @@
+"""The recommended guard: drop what one's own samples are worse off with, clip what differs much, leave out the extremes
+of every number, and look again after mixing.
+
+Own samples decide part by part, a core with one's own head, a head with one's own core: so what merely differs, as a
+minority's messages do, is used. Clipping bounds what a message can do while models are too weak to tell good from bad,
+and leaving out extremes undoes what few of those heard have in common, such as a trigger that own samples never show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from facade.guards.clip import clipped
+from facade.guards.guard import Guard, PartHeard, Verdict, median_of
+from facade.guards.own_data import OwnData
+from facade.guards.trimmed import Trimmed
+
+ENOUGH = 4
+"""Members of a group from which on extremes are left out."""
+
+
+@dataclass(frozen=True)
+class Fair(Guard):
+    """Drop what raises the loss on one's own samples, clip what differs much, leave out extremes."""
+
+    gate = True
+    reach: float = 0.2
+    """Where too little was heard to compare, the share of its norm that one's own may be moved by."""
+    own_data: OwnData = field(default_factory=OwnData)
+    trimmed: Trimmed = field(default_factory=Trimmed)
+
+    def judge(self, part: PartHeard) -> Verdict:
+        harmful = self.own_data.harmful(part, part.values)
+        values = torch.where(harmful.unsqueeze(2), part.held, part.values)
+        values = clipped(part._replace(values=values), self._radius(part, harmful))
+        crowded = part.here & (_members(part) >= ENOUGH)
+        trimmed = self.trimmed.judge(part._replace(values=values)).values
+        return Verdict(torch.where(crowded.unsqueeze(2), trimmed, values), harmful)
+
+    def _radius(self, part: PartHeard, harmful: Tensor) -> Tensor:
+        """[b, m] how far from one's own a value may be: the median distance of what is averaged with one's own."""
+        comparable = part.others & ~harmful & (part.group == _own_group(part))
+        usual = median_of(part.distances(), comparable).unsqueeze(1)
+        norm = part.held.double().square().sum(2).sqrt()
+        few = comparable.sum(1, keepdim=True) < ENOUGH - 1
+        return torch.where(few | ~comparable, self.reach * norm, usual)
+
+
+def _own_group(part: PartHeard) -> Tensor:
+    """[b, 1] the group of a node's own."""
+    return part.group.masked_fill(~part.own, torch.iinfo(torch.int64).min).max(1, keepdim=True).values
+
+
+def _members(part: PartHeard) -> Tensor:
+    """[b, m] how many are in the group of each."""
+    same = (part.group.unsqueeze(1) == part.group.unsqueeze(2)) & part.here.unsqueeze(1)
+    return same.sum(2)

@@ -1,0 +1,95 @@
+"""What a guard is: a rule by which a node uses, changes or drops what it heard, part by part, before it is averaged.
+
+A part that is dropped counts as what the node itself has in its place: so the usual mean, and every algorithm, stays as
+it is. Write one by subclassing `Guard`, see docs/robustness.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class PartHeard(NamedTuple):
+    """One part of what b nodes heard, with m places for each; all values of a part are one row of d numbers."""
+
+    values: Tensor
+    """[b, m, d]"""
+    held: Tensor
+    """[b, m, d] what the node itself has in its place."""
+    here: Tensor
+    """[b, m] which places hold anything."""
+    own: Tensor
+    """[b, m] which place holds the node's own."""
+    group: Tensor
+    """[b, m] of a node's places, those with the same number are averaged."""
+    judged: Tensor
+    """[b, m] which of them the node's own samples can judge."""
+    losses: Callable[[Tensor], Tensor] | None
+    """[b, m] losses on the node's own samples with the given [b, m, d] in the place of what it has; None where they
+    say nothing of this part."""
+    progress: float
+    """Rounds done, as a share of all; 1 in the final exchange."""
+    final: bool
+    """Whether this is the final exchange, in which everybody hears everybody."""
+
+    @property
+    def others(self) -> Tensor:
+        """[b, m] which places hold what another node sent."""
+        return self.here & ~self.own
+
+    def distances(self) -> Tensor:
+        """[b, m] float64 norms of what differs from one's own."""
+        return (self.values - self.held).double().square().sum(2).sqrt()
+
+
+class Verdict(NamedTuple):
+    """What a node uses of a part."""
+
+    values: Tensor
+    """[b, m, d]"""
+    dropped: Tensor
+    """[b, m] which of the others' values it did not use at all."""
+
+
+@dataclass(frozen=True)
+class Guard(ABC):
+    """A rule for one part at a time; what a node decides depends on nothing but what it holds and heard."""
+
+    gate: ClassVar[bool] = False
+    """Whether a node that is served far worse after mixing than before goes on as if it had heard nobody."""
+
+    @abstractmethod
+    def judge(self, part: PartHeard) -> Verdict:
+        """What is used of a part."""
+
+
+def replaced(part: PartHeard, dropped: Tensor) -> Verdict:
+    """One's own in the place of what is dropped [b, m]."""
+    return Verdict(torch.where(dropped.unsqueeze(2), part.held, part.values), dropped)
+
+
+def median_of(values: Tensor, which: Tensor) -> Tensor:
+    """[b] the median of some of the values [b, m], the lower one of two; 0 where there are none."""
+    return values.masked_fill(~which, torch.nan).nanmedian(1).values.nan_to_num(0.0)
+
+
+GroupRule = Callable[[Tensor, Tensor], Tensor]
+"""What values [b, m, d], of which those [b, m] count and at least one does, come to: [b, d]."""
+
+
+def for_each_group(part: PartHeard, rule: GroupRule) -> Verdict:
+    """In the place of every value what the rule makes of its group."""
+    values = part.values
+    for group in torch.unique(part.group[part.here]).tolist():
+        members = part.here & (part.group == group)
+        rows = torch.nonzero(members.any(1)).flatten()
+        of_rows = rule(part.values[rows], members[rows]).to(values.dtype)
+        everywhere = torch.zeros_like(values[:, 0]).index_copy(0, rows, of_rows)
+        values = torch.where(members.unsqueeze(2), everywhere.unsqueeze(1), values)
+    return Verdict(values, torch.zeros_like(part.here))

@@ -1,0 +1,43 @@
+"""Drop what makes a node's own samples worse off: the check that knows no distances, and so no majority.
+
+A part is judged in the node's own model, with all other parts as the node has them. How much worse is too much follows
+from what the node heard: the median of it, or a floor where nothing can be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from facade.guards.guard import Guard, PartHeard, Verdict, median_of, replaced
+
+SEVERAL = 3
+"""Values heard from which on their median says what is usual."""
+
+
+@dataclass(frozen=True)
+class OwnData(Guard):
+    """Drop what raises the loss on one's own samples more than what is usually heard."""
+
+    times: float = 3.0
+    """How many times the median rise is accepted."""
+    floor: float = 0.3
+    """Nats that are accepted in any case."""
+
+    def judge(self, part: PartHeard) -> Verdict:
+        return replaced(part, self.harmful(part, part.values))
+
+    def harmful(self, part: PartHeard, values: Tensor) -> Tensor:
+        """[b, m] which of the others' values [b, m, d] raise the loss too much."""
+        if part.losses is None or not (part.others & part.judged).any():
+            return torch.zeros_like(part.here)
+        losses = part.losses(values).double().nan_to_num(torch.inf, torch.inf, torch.inf)
+        before = losses.masked_fill(~part.own, -torch.inf).max(1, keepdim=True).values
+        rise = losses - before
+        counted = part.others & part.judged
+        most_are = 2 * counted.sum(1) > part.others.sum(1)  # or a few liars alone would say what is usual
+        usual = median_of(rise, counted).clamp(min=0.0) * (most_are & (counted.sum(1) >= SEVERAL))
+        most = (self.times * usual.unsqueeze(1)).clamp(min=self.floor)
+        return part.others & part.judged & ~(rise <= most)

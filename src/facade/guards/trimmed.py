@@ -1,0 +1,32 @@
+"""The mean of every number without the largest and the smallest.
+
+Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from facade.guards.guard import Guard, PartHeard, Verdict, for_each_group
+
+
+@dataclass(frozen=True)
+class Trimmed(Guard):
+    """Use the mean, number by number, without the largest and the smallest of them."""
+
+    share: float = 0.2
+    """Of the values heard and one's own, how many are left out at each end."""
+
+    def judge(self, part: PartHeard) -> Verdict:
+        return for_each_group(part, self._trimmed)
+
+    def _trimmed(self, values: Tensor, members: Tensor) -> Tensor:
+        ordered = values.masked_fill(~members.unsqueeze(2), torch.inf).sort(1).values
+        count = members.sum(1, keepdim=True)
+        cut = (self.share * count).round().long().minimum((count - 1) // 2)
+        place = torch.arange(members.shape[1])
+        kept = ((place >= cut) & (place < count - cut)).unsqueeze(2)
+        return ordered.masked_fill(~kept, 0.0).sum(1) / (count - 2 * cut)
