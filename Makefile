@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page heterogeneity clean
+.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page heterogeneity robustness clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -35,6 +35,10 @@ reproduction-page: .venv/installed
 CIFAR ?=
 heterogeneity: .venv/installed
 	$(BIN)/facade study heterogeneity --data $(DATA) $(CIFAR)
+
+# Where some nodes attack: some 50 minutes on two cores; with CIFAR=--cifar an hour more.
+robustness: .venv/installed
+	$(BIN)/facade study robustness --data $(DATA) $(CIFAR)
 
 check: .venv/installed-check
 	$(BIN)/ruff check .

@@ -10,11 +10,9 @@ import typer
 from facade.cli.console import out
 from facade.errors import unknown
 
-STUDIES = ("heterogeneity",)
-
 
 def study(
-    name: Annotated[str, typer.Argument(help=f"Which study: {', '.join(STUDIES)}.")],
+    name: Annotated[str, typer.Argument(help="Which study: heterogeneity or robustness.")],
     data: Annotated[Path, typer.Option(help="Directory that holds data sets, for the runs that need one.")] = Path(
         "data"
     ),
@@ -26,18 +24,18 @@ def study(
     """Compute what a study has not computed yet, and draw its page."""
     from facade.files import store
     from facade.learning.machine import cores
-    from facade.studies import heterogeneity
     from facade.studies.computing import compute
-    from facade.studies.heterogeneity_page import drawn
     from facade.studies.kept_lines import KeptLines
+    from facade.studies.table import STUDIES
 
     if name not in STUDIES:
-        raise unknown("study", name, list(STUDIES))
+        raise unknown("study", name, STUDIES)
+    asked = STUDIES[name]
     kept = KeptLines(results / f"{name}.jsonl.gz")
     if not draw:
-        cases = heterogeneity.cases() + (heterogeneity.cifar_cases() if cifar else [])
+        cases = asked.cases() + (asked.long_cases() if cifar else [])
         out.print(f"{len(kept)} runs are kept in {kept.path}; {len(kept.missing(cases))} are missing.", soft_wrap=True)
         compute(cases, kept, cores(), str(data), lambda words: out.print(words))
     written = page or Path("docs") / f"{name}.md"
-    store.replace(written, drawn(kept).encode())
+    store.replace(written, asked.page(kept).encode())
     out.print(f"Written: {written}", soft_wrap=True)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from facade.core.types import Row
-from facade.errors import FacadeError
+from facade.errors import DivergedError, FacadeError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.runtimes.run import run
-from facade.studies.kept_lines import Case, KeptLines, line_of
+from facade.studies.kept_lines import Case, KeptLines, diverged_line, line_of, of_guard_and_attack
 
 SECONDS_BETWEEN_WRITES = 20.0
 
@@ -52,14 +52,17 @@ def _line(case: Case, seed: int, root: str) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a study asks for things that a user is warned of
         experiment = experiment_of(case, seed, root)
-        setup = set_up(experiment)
-        result = run(experiment)
+        federation = set_up(experiment).federation
+        cluster = np.zeros(experiment.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
+        try:
+            result = run(experiment)
+        except DivergedError:  # attackers may want just that
+            return diverged_line(case, seed, cluster, len(federation.classes))
     finals = [row for row in result.rows if row["kind"] == "final"]
     rounds = [row for row in result.rows if row["kind"] == "round"]
     last = [row for row in rounds if row["round"] == experiment.training.rounds]
-    cluster = setup.federation.cluster
-    nodes = np.zeros(experiment.n, np.int64) if cluster is None else np.asarray(cluster)
-    return line_of(case, seed, result.summary, finals, last, nodes)
+    line = line_of(case, seed, result.summary, finals, last, cluster)
+    return line | of_guard_and_attack(case, finals, rounds)
 
 
 def experiment_of(case: Case, seed: int, root: str) -> Experiment:

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from facade.paper.reproduction_tables import table
 from facade.studies import heterogeneity
-from facade.studies.heterogeneity_numbers import KeptStudy, average, cell, interval, mean, means, right, settled, share
+from facade.studies.heterogeneity_numbers import HeterogeneityRuns, share
 from facade.studies.kept_lines import Case, KeptRun
+from facade.studies.numbers import Bar, average, bar_table, cell, interval, mean, means, right, settled
 
 
-class Bar(NamedTuple):
-    """One thing that was asked for."""
-
-    what: str
-    seen: str
-    met: bool
-
-
-def bars(study: KeptStudy) -> str:
+def bars(study: HeterogeneityRuns) -> str:
     """Every bar with what was seen; those that were missed come first."""
     by_labels = [*_skewed(study), *_label_clusters(study)]
-    every = [*by_labels, *_groups(study), *_settling(study), *_others(study), *_cifar(study)]
-    lines = [[bar.what, bar.seen, "yes" if bar.met else "**no**"] for bar in sorted(every, key=lambda bar: bar.met)]
-    return table(["asked for", "seen", "met"], lines)
+    return bar_table([*by_labels, *_groups(study), *_settling(study), *_others(study), *_cifar(study)])
 
 
-def harms(study: KeptStudy) -> str:
+def harms(study: HeterogeneityRuns) -> str:
     """Every setting of digits in which FACADE by default leaves a cluster a point or more below EL, seed by seed, and
     how much more, or less, the other clusters get."""
     lines = []
@@ -49,7 +39,7 @@ def harms(study: KeptStudy) -> str:
     return table(["clusters", "skew", "α", "loss", "points above EL"], lines)
 
 
-def _skewed(study: KeptStudy) -> Iterator[Bar]:
+def _skewed(study: HeterogeneityRuns) -> Iterator[Bar]:
     """24:8, FACADE as it is by default."""
     for alpha in (0.3, 1.0, 0.1):
         new, what = study.skewed("24:8", alpha, "plain", "class-means"), f"24:8, α = {alpha:g}"
@@ -73,7 +63,7 @@ def _skewed(study: KeptStudy) -> Iterator[Bar]:
             yield Bar(asked, f"{means(new)} against {best[0]:.1f} / {best[1]:.1f}", met)
 
 
-def _label_clusters(study: KeptStudy) -> Iterator[Bar]:
+def _label_clusters(study: HeterogeneityRuns) -> Iterator[Bar]:
     """Clusters without a class in common, FACADE as it is by default."""
     for clusters in ("24:8", "30:2", "16:16"):
         new, *rivals = (
@@ -86,7 +76,7 @@ def _label_clusters(study: KeptStudy) -> Iterator[Bar]:
         yield Bar(asked, f"{means(new)} against {best[0]:.1f} / {best[1]:.1f}", met)
 
 
-def _groups(study: KeptStudy) -> Iterator[Bar]:
+def _groups(study: HeterogeneityRuns) -> Iterator[Bar]:
     """How many heads `auto` finds."""
     for clusters in ("24:8", "30:2"):
         for alpha in (1.0, 0.3):
@@ -99,14 +89,14 @@ def _groups(study: KeptStudy) -> Iterator[Bar]:
         yield Bar(asked, right(runs), sum(run.heads == 1 for run in runs) >= 19)
 
 
-def _settling(study: KeptStudy) -> Iterator[Bar]:
+def _settling(study: HeterogeneityRuns) -> Iterator[Bar]:
     for case in (case for case in study.cases if case.part == "settling" and case.label == "class-means"):
         runs, trouble = study.kept.runs(case), ", losses" if "network.loss" in case.settings else ""
         asked = f"equal labels, {case.settings['data.clusters']}{trouble}: settled in 100 of 100"
         yield Bar(asked, f"{settled(runs)} of {len(runs)}", settled(runs) == 100)
 
 
-def _others(study: KeptStudy) -> Iterator[Bar]:
+def _others(study: HeterogeneityRuns) -> Iterator[Bar]:
     few = study.runs("uneven", "class-means")
     met = settled(few) >= 18 and mean(few, 1) >= 88
     yield Bar("uneven sizes: settled in 18 of 20, minority 88", cell(few), met)
@@ -117,7 +107,7 @@ def _others(study: KeptStudy) -> Iterator[Bar]:
     yield Bar(asked, seen, averaged <= alone - 5 and new >= alone)
 
 
-def _cifar(study: KeptStudy) -> Iterator[Bar]:
+def _cifar(study: HeterogeneityRuns) -> Iterator[Bar]:
     for clusters in ("16:16", "30:2"):
         plain, new = (
             study.runs("cifar short", name, data_clusters=clusters) for name in ("plain FACADE", "class-means")

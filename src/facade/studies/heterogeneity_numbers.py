@@ -1,84 +1,22 @@
-"""The runs of the study of heterogeneity by question, and how numbers over their seeds are written."""
+"""The runs of the study of heterogeneity by question."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from facade.analysis.statistics import student_interval
 from facade.studies import heterogeneity
 from facade.studies.kept_lines import KeptLines, KeptRun
+from facade.studies.numbers import KeptStudy
 
 
-class KeptStudy:
-    """The cases of the study, and their runs as far as they are kept."""
+class HeterogeneityRuns(KeptStudy):
+    """Its cases, and their runs as far as they are kept."""
 
     def __init__(self, kept: KeptLines) -> None:
-        self.kept = kept
-        self.cases = [*heterogeneity.cases(), *heterogeneity.cifar_cases()]
-
-    def runs(self, part: str, label: str, **settings: Any) -> list[KeptRun]:
-        """Of the one case with this label and these settings (`data_clusters` for data.clusters; None: not set)."""
-        wanted = {name.replace("_", ".", 1): value for name, value in settings.items()}
-        (case,) = (
-            case
-            for case in self.cases
-            if (case.part, case.label) == (part, label)
-            and all(case.settings.get(name) == value for name, value in wanted.items())
-        )
-        return self.kept.runs(case)
+        super().__init__(kept, [*heterogeneity.cases(), *heterogeneity.cifar_cases()])
 
     def skewed(self, clusters: str, alpha: float | None, loss: str, label: str) -> list[KeptRun]:
         """Runs with unequal labels under a loss."""
         balanced = None if loss == "plain" else loss
         return self.runs("labels", label, data_clusters=clusters, data_alpha=alpha, training_loss=balanced)
-
-
-def average(values: Iterable[float]) -> float:
-    """The mean; NaN of nothing."""
-    known = list(values)
-    return sum(known) / len(known) if known else float("nan")
-
-
-def mean(runs: list[KeptRun], cluster: int) -> float:
-    """Accuracy of a cluster in percent, over seeds."""
-    return average(run.clusters[cluster] for run in runs)
-
-
-def settled(runs: list[KeptRun]) -> int:
-    """How many runs settled."""
-    return sum(bool(run.settled) for run in runs)
-
-
-def means(runs: list[KeptRun]) -> str:
-    """Accuracies of all clusters."""
-    if not runs:
-        return "-"
-    return " / ".join(f"{mean(runs, c):.1f}" for c in range(len(runs[0].clusters)))
-
-
-def right(runs: list[KeptRun]) -> str:
-    """In how many runs there are as many heads in use as clusters."""
-    return f"{sum(run.heads == len(run.clusters) for run in runs)} of {len(runs)}" if runs else "-"
-
-
-def cell(runs: list[KeptRun]) -> str:
-    """Runs that settled, and the accuracy of every cluster with half its 95 % interval."""
-    if not runs:
-        return "-"
-    clusters = range(len(runs[0].clusters))
-    accuracies = " / ".join(interval(run.clusters[c] for run in runs) for c in clusters)
-    chosen = runs[0].choice is not None and len(clusters) > 1
-    return f"{settled(runs)}/{len(runs)} · {accuracies}" if chosen else accuracies
-
-
-def interval(values: Iterable[float]) -> str:
-    """Mean, and half of the 95 % interval (Student's t) where there are several values."""
-    points: list[float | None] = list(values)
-    if not points:
-        return "-"
-    mean, around = average(point for point in points if point is not None), student_interval(points)
-    return f"{mean:.1f}" if around is None else f"{mean:.1f} ± {(around[1] - around[0]) / 2:.1f}"
 
 
 def share(alpha: float | None) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from facade.paper.reproduction_tables import table
 from facade.studies import heterogeneity
 from facade.studies.heterogeneity_bars import bars, harms
-from facade.studies.heterogeneity_numbers import KeptStudy, cell, interval, means, right, share
+from facade.studies.heterogeneity_numbers import HeterogeneityRuns, share
 from facade.studies.kept_lines import KeptLines
+from facade.studies.numbers import cell, interval, means, right
 
 
 def drawn(kept: KeptLines) -> str:
     """The whole page."""
-    study = KeptStudy(kept)
+    study = HeterogeneityRuns(kept)
     parts = [
         _HEAD,
         bars(study),
@@ -32,7 +33,7 @@ def drawn(kept: KeptLines) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _labels(study: KeptStudy) -> str:
+def _labels(study: HeterogeneityRuns) -> str:
     tables = []
     for clusters in ("24:8", "30:2"):
         lines = [
@@ -44,7 +45,7 @@ def _labels(study: KeptStudy) -> str:
     return "\n\n".join(tables)
 
 
-def _label_clusters(study: KeptStudy) -> str:
+def _label_clusters(study: HeterogeneityRuns) -> str:
     names = ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
     lines = []
     for clusters in ("24:8", "30:2", "16:16"):
@@ -55,7 +56,7 @@ def _label_clusters(study: KeptStudy) -> str:
     return table(["clusters", "loss", *names], lines)
 
 
-def _more(study: KeptStudy) -> str:
+def _more(study: HeterogeneityRuns) -> str:
     names = ("EL", "class-means", "auto")
     lines = [
         [clusters, share(alpha)]
@@ -66,7 +67,7 @@ def _more(study: KeptStudy) -> str:
     return table(["clusters", "α", *names], lines)
 
 
-def _alike(study: KeptStudy) -> str:
+def _alike(study: HeterogeneityRuns) -> str:
     lines = []
     for alpha in heterogeneity.ALPHAS:
         told, auto = (study.runs("one cluster", name, data_alpha=alpha) for name in ("class-means", "auto"))
@@ -76,7 +77,7 @@ def _alike(study: KeptStudy) -> str:
     return table(["α", "EL", "class-means", "one head", "auto", "one head"], lines)
 
 
-def _settling(study: KeptStudy) -> str:
+def _settling(study: HeterogeneityRuns) -> str:
     lines = []
     for case in (case for case in study.cases if case.part == "settling" and case.label == "class-means"):
         clusters, trouble = case.settings["data.clusters"], case.settings.get("network.loss")
@@ -85,12 +86,12 @@ def _settling(study: KeptStudy) -> str:
     return table(["clusters", "class-means", "auto", "auto: as many heads as clusters"], lines)
 
 
-def _uneven(study: KeptStudy) -> str:
+def _uneven(study: HeterogeneityRuns) -> str:
     names = ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
     return table(list(names), [[cell(study.runs("uneven", name)) for name in names]])
 
 
-def _looks(study: KeptStudy) -> str:
+def _looks(study: HeterogeneityRuns) -> str:
     names = ("EL", "plain FACADE", "farthest", "class-means", "auto")
     lines = []
     for skew in ("brightness", "contrast"):
@@ -100,12 +101,12 @@ def _looks(study: KeptStudy) -> str:
     return table(["skew", "α", *names], lines)
 
 
-def _many(study: KeptStudy) -> str:
+def _many(study: HeterogeneityRuns) -> str:
     names = ("plain FACADE", "farthest", "class-means")
     return table(list(names), [[cell(study.runs("many heads", name)) for name in names]])
 
 
-def _sites(study: KeptStudy) -> str:
+def _sites(study: HeterogeneityRuns) -> str:
     lines = []
     alone = study.runs("sites", "alone")
     for case in (case for case in study.cases if case.part == "sites"):
@@ -115,7 +116,7 @@ def _sites(study: KeptStudy) -> str:
     return table(["", "worst site", "seeds in which it is at least what training alone gives it"], lines)
 
 
-def _cifar(study: KeptStudy) -> str:
+def _cifar(study: HeterogeneityRuns) -> str:
     short = [
         [clusters, *(cell(study.runs("cifar short", name, data_clusters=clusters)) for name in names)]
         for names in [("plain FACADE", "class-means")]

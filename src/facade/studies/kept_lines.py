@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts
+from facade.attacks.poisoned_data import TARGET
 from facade.core.types import Row
 from facade.files import store
+
+BEFORE = 40
+"""The last round of which dropped messages are not counted: by then heads have parted."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,15 @@ class Case:
         """What a run is known by."""
         return json.dumps([dict(sorted(self.settings.items())), seed], sort_keys=True)
 
+    @property
+    def attackers(self) -> list[int]:
+        """Nodes whose accuracies do not count."""
+        return list(self.settings.get("attack.nodes", []))
+
 
 @dataclass(frozen=True)
 class KeptRun:
-    """What a line says of a run."""
+    """What a line says of a run. Accuracies and heads are those of honest nodes."""
 
     seed: int
     confusion: Counts
@@ -46,21 +56,37 @@ class KeptRun:
     settled: bool | None
     found: dict[str, float] = field(default_factory=dict)
     """What else the run noted at its end, such as heads_worth."""
+    attackers: list[int] = field(default_factory=list)
+    dropped: list[int] | None = None
+    """[n] by sender, how often a node that heard it did not use its message, in part or whole, after round BEFORE;
+    None without a guard."""
+    gates_closed: int | None = None
+    """How often a node's last gate was closed after round BEFORE; None without a guard."""
+    triggered: float | None = None
+    """Share of the samples with a backdoor's trigger that honest nodes take for its target; None without one."""
+    diverged: bool = False
+    """Whether the run came to no end; its accuracies are those of guessing."""
+
+    @property
+    def honest(self) -> NDArray[np.bool_]:
+        """[n]"""
+        return ~np.isin(np.arange(len(self.cluster)), self.attackers)
 
     @property
     def clusters(self) -> list[float]:
         """Accuracy of every cluster, in per cent."""
-        return [100 * float(share) for share in metrics.group_accuracy(self.confusion, self.cluster)]
+        accuracies = metrics.group_accuracy(self.confusion[self.honest], self.cluster[self.honest])
+        return [100 * float(share) for share in accuracies]
 
     @property
     def worst_node(self) -> float:
         """In per cent."""
-        return 100 * float(metrics.accuracy(self.confusion).min())
+        return 100 * float(metrics.accuracy(self.confusion[self.honest]).min())
 
     @property
     def heads(self) -> int:
         """Heads in use."""
-        return len(set(self.choice or ()))
+        return 0 if self.choice is None else len(set(np.array(self.choice)[self.honest].tolist()))
 
 
 def line_of(case: Case, seed: int, summary: Row, finals: list[Row], last: list[Row], cluster: Counts) -> Row:
@@ -82,6 +108,37 @@ def line_of(case: Case, seed: int, summary: Row, finals: list[Row], last: list[R
         "choice": summary["choice"],
         "settled": summary["settled"],
         "noted": noted,
+    }
+
+
+def of_guard_and_attack(case: Case, finals: list[Row], rounds: list[Row]) -> Row:
+    """What a line keeps besides of a run with a guard, or with a backdoor, from its final evaluation and the rows of
+    all rounds. What is dropped of a message counts once for every node and round, whichever parts that are."""
+    kept: Row = {}
+    late = [row for row in rounds if row["round"] > BEFORE]
+    if late and "dropped" in late[0]:
+        counts = [0] * len(finals)
+        for sender in (sender for row in late for sender in set(row["dropped"]) if sender >= 0):
+            counts[sender] += 1
+        kept |= {"dropped": counts, "gates_closed": sum(bool(row["gate_closed"]) for row in late)}
+    if "triggered_confusion" in finals[0]:
+        seen = np.array([row["triggered_confusion"] for row in finals if row["node"] not in case.attackers])
+        kept["triggered"] = round(float((seen[:, :, TARGET].sum(1) / seen.sum((1, 2))).mean()), 4)
+    return kept
+
+
+def diverged_line(case: Case, seed: int, cluster: Counts, classes: int) -> Row:
+    """The line of a run that came to no end: its nodes guess, every class as often as any other."""
+    return {
+        "settings": dict(case.settings),
+        "seed": seed,
+        "confusion": [[1] * classes**2],
+        "of_node": [0] * len(cluster),
+        "cluster": cluster.tolist(),
+        "choice": None,
+        "settled": None,
+        "noted": {},
+        "diverged": True,
     }
 
 
@@ -123,4 +180,16 @@ def _kept_run(line: Row) -> KeptRun:
     size = round(each.shape[1] ** 0.5)
     confusion = each.reshape(-1, size, size)[line["of_node"]]
     cluster = np.array(line["cluster"], dtype=np.int64)
-    return KeptRun(line["seed"], confusion, line["choice"], cluster, line["settled"], line["noted"])
+    return KeptRun(
+        line["seed"],
+        confusion,
+        line["choice"],
+        cluster,
+        line["settled"],
+        line["noted"],
+        line["settings"].get("attack.nodes", []),
+        line.get("dropped"),
+        line.get("gates_closed"),
+        line.get("triggered"),
+        line.get("diverged", False),
+    )

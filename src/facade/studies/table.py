@@ -1,0 +1,25 @@
+"""The studies by name. To add one: its cases, its page, and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from facade.studies import heterogeneity, heterogeneity_page, robustness, robustness_page
+from facade.studies.kept_lines import Case, KeptLines
+
+
+class Study(NamedTuple):
+    """Many runs of one question, and the page drawn from what they found."""
+
+    cases: Callable[[], list[Case]]
+    long_cases: Callable[[], list[Case]]
+    """Those on CIFAR-10, which take minutes a run."""
+    page: Callable[[KeptLines], str]
+    """The page, from what is kept and from nothing else."""
+
+
+STUDIES = {
+    "heterogeneity": Study(heterogeneity.cases, heterogeneity.cifar_cases, heterogeneity_page.drawn),
+    "robustness": Study(robustness.cases, robustness.cifar_cases, robustness_page.drawn),
+}
