@@ -78,6 +78,10 @@ class Algorithm(ABC, Generic[State]):
     def notes(self, state: State) -> dict[str, Tensor]:
         """[S, ...] values recorded every round; `train_loss` at least."""
 
+    def final_notes(self, state: State) -> dict[str, Tensor]:
+        """[S, ...] values recorded after the final exchange, which is in no round."""
+        return {}
+
     def finish(self, turn: Turn, state: State, inbox: Inbox) -> State:
         """The final exchange, in which everybody hears everybody (turn.round = T)."""
         return self.mix(turn, state, inbox)

@@ -71,8 +71,8 @@ def play(
     with watch.phase("mix"):
         state = finished(algorithm, turn, state, inbox)
     finals = _evaluations(algorithm, shard, plan, federation, state, plan.rounds)
-    heard = _heard(shard, inbox)
-    return Played(state, [{**row, "kind": "final", "bytes": heard[i]} for i, row in enumerate(finals)])
+    heard, notes = _heard(shard, inbox), _each(algorithm.final_notes(state), len(shard.nodes))
+    return Played(state, [{**row, "kind": "final", "bytes": heard[i]} | notes[i] for i, row in enumerate(finals)])
 
 
 class RoundLoop(Generic[P, I, R]):
@@ -130,12 +130,17 @@ def _notes(algorithm: Algorithm[Any], shard: Shard, state: Any, round: int, hear
     with shard.learner.stopwatch.phase("record"):
         noted_values = algorithm.notes(state)
         _check_notes(noted_values, len(shard.nodes))
-        notes = {name: _recorded(values) for name, values in noted_values.items()}
+        notes = _each(noted_values, len(shard.nodes))
         return [
-            {"kind": "round", "round": round + 1, "node": node, "bytes": heard[i]}
-            | {name: values[i] for name, values in notes.items()}
+            {"kind": "round", "round": round + 1, "node": node, "bytes": heard[i]} | notes[i]
             for i, node in enumerate(shard.nodes.tolist())
         ]
+
+
+def _each(notes: Mapping[str, Tensor], nodes: int) -> list[Row]:
+    """What is noted of each of the hosted nodes."""
+    recorded = {name: _recorded(values) for name, values in notes.items()}
+    return [{name: values[i] for name, values in recorded.items()} for i in range(nodes)]
 
 
 def _check_notes(notes: Mapping[str, Tensor], nodes: int) -> None:

@@ -56,6 +56,9 @@ class Stage(Algorithm[Any]):
     def models(self, state: Any) -> list[Params]:
         return self.inner.models(state.inner)
 
+    def final_notes(self, state: Any) -> dict[str, Tensor]:
+        return self.inner.final_notes(state.inner)
+
     def refuse(self, turn: Turn, message: Any) -> str | None:
         return self.inner.refuse(turn, message)
 

@@ -88,11 +88,10 @@ class Guarded(Stage):
         return self._in_blocks(self.inner.finish, turn, state, inbox)
 
     def notes(self, state: GuardedState) -> dict[str, Tensor]:
-        return self.inner.notes(state.inner) | {
-            "dropped": state.dropped,
-            "dropped_part": state.dropped_part,
-            "gate_closed": state.closed,
-        }
+        return self.inner.notes(state.inner) | _verdicts(state)
+
+    def final_notes(self, state: GuardedState) -> dict[str, Tensor]:
+        return self.inner.final_notes(state.inner) | _verdicts(state)
 
     def _in_blocks(self, mix: Mix, turn: Turn, state: GuardedState, inbox: Inbox) -> GuardedState:
         blocks = list(_blocks(inbox))
@@ -172,6 +171,11 @@ class Guarded(Stage):
             turn.round / self.rounds,
             turn.round >= self.rounds,
         )
+
+
+def _verdicts(state: GuardedState) -> dict[str, Tensor]:
+    """What is noted of the last exchange."""
+    return {"dropped": state.dropped, "dropped_part": state.dropped_part, "gate_closed": state.closed}
 
 
 def _blocks(inbox: Inbox) -> Iterator[slice]:
