@@ -5,6 +5,7 @@ import hashlib
 import pytest
 import torch
 
+from facade.core.message_parts import variances
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.wire import MessageForm, Origin, pack
 
@@ -34,6 +35,18 @@ def test_numbers_that_may_be_of_any_size_must_be_finite_too(value):
             MessageForm(own, frozenset({"bid"})), own | {"bid": {"score": torch.full((1,), value, dtype=torch.float64)}}
         )
     assert refused.value.reason is Reason.NOT_FINITE
+
+
+def test_a_variance_is_never_negative_and_other_numbers_may_be():
+    own = {"core": {"bn.running_mean": torch.ones(1, 2), "bn.running_var": torch.ones(1, 2)}}
+    names = variances(own, frozenset({"bn.running_var"}))
+    assert names == {"core/bn.running_var"}
+    form = MessageForm(own, variances=names)
+    assert unpacked(form, {"core": own["core"] | {"bn.running_mean": torch.tensor([[-1.0, 0.0]])}})
+    assert unpacked(form, {"core": own["core"] | {"bn.running_var": torch.tensor([[0.0, 3.0]])}})
+    with pytest.raises(RefusedError) as refused:
+        unpacked(form, {"core": own["core"] | {"bn.running_var": torch.tensor([[1.0, -1e-9]])}})
+    assert str(refused.value) == "negative-variance: core/bn.running_var"
 
 
 def test_a_norm_beyond_float32_is_too_large_and_not_infinite():

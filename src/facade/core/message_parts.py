@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, NamedTuple
 
 import torch
@@ -99,6 +99,11 @@ def with_entry(message: Any, path: str, value: Any) -> Any:
     """The message with something else at a path."""
     name, _, rest = path.partition("/")
     return {**message, name: with_entry(message[name], rest, value) if rest else value}
+
+
+def variances(message: Any, names: Set[str]) -> frozenset[str]:
+    """The paths of a message's tensors that are variances of the model; `names` are those that they have in it."""
+    return frozenset(path for path in tree.flatten(message) if path.rpartition("/")[2] in names)
 
 
 def as_matrix(part: Any) -> Tensor:

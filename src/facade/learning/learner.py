@@ -32,7 +32,7 @@ from facade.learning.looped import Looped
 from facade.learning.machine import cores
 from facade.learning.optimisers import Memory, Optimiser
 from facade.learning.parts import divided
-from facade.learning.running_statistics import running_statistics
+from facade.learning.running_statistics import running_statistics, running_variances
 from facade.learning.split_point import find_split_point
 from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.learning.stopwatch import Stopwatch
@@ -130,6 +130,8 @@ class Learner:
         self._local_parts: Params = {}
         self.running_statistics = frozenset(running_statistics(self._template))
         """Of those that batch normalisation estimates from what it sees, instead of training them."""
+        self.variances = frozenset(running_variances(self._template))
+        """Of those running statistics that are never negative."""
         self.outputs = rehearsal.outputs(self._template, inputs.shape, min(2, training.batch))
         """How many classes the model tells apart."""
         self.executor = self._choose(executor)

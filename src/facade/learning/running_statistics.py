@@ -16,6 +16,12 @@ def running_statistics(module: nn.Module) -> list[str]:
     return [name for name, tensor in named_tensors(module).items() if id(tensor) in kept]
 
 
+def running_variances(module: nn.Module) -> list[str]:
+    """The names of those running statistics that are variances, and so never negative."""
+    kept = {id(layer.running_var) for layer in _layers(module)}
+    return [name for name, tensor in named_tensors(module).items() if id(tensor) in kept]
+
+
 def estimate(module: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace a model's running statistics by those of the given inputs, each batch [m > 1, ...] counting alike.
     Nothing is trained."""

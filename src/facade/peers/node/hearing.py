@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from facade.core.local_parts import mixed, published
+from facade.core.message_parts import variances
 from facade.core.messages import Everyone, Inbox, Post
 from facade.errors import FacadeError
 from facade.peers.node.journal import Journal
@@ -75,7 +76,7 @@ class Hearing:
         if not senders:
             return {}
         algorithm = epoch.setup.algorithm
-        form = MessageForm(own, algorithm.entries_without_weights)
+        form = MessageForm(own, algorithm.entries_without_weights, variances(own, epoch.setup.learner.variances))
         refuse = functools.partial(algorithm.refuse, epoch.plan.turn(epoch.shard, round))
         final = round == epoch.plan.rounds
         demand = Demand(round, senders, form, refuse, epoch.last_exchange, policy, final)

@@ -34,6 +34,7 @@ class Reason(enum.IntEnum):
     UNUSABLE = 41
     EQUIVOCATION = 42
     NOT_ADMITTED = 43
+    NEGATIVE_VARIANCE = 44
 
     @property
     def word(self) -> str:

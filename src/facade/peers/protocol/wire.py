@@ -54,9 +54,10 @@ def _saved(message: Any) -> bytes:
 class MessageForm:
     """What messages of a run look like: names, dtypes, shapes and how large weights may be. Made
     from one's own message, for names, dtypes and shapes are the same at every node and round. `without_weights`
-    names the top-level entries whose numbers may be of any size."""
+    names the top-level entries whose numbers may be of any size, `variances` the tensors, by path, that are never
+    negative."""
 
-    def __init__(self, own: Any, without_weights: Set[str] = frozenset()) -> None:
+    def __init__(self, own: Any, without_weights: Set[str] = frozenset(), variances: Set[str] = frozenset()) -> None:
         content = _saved(own)
         length = 8 + int.from_bytes(content[:8], "little")
         self._own = own
@@ -64,6 +65,7 @@ class MessageForm:
         self.size = _ENVELOPE.size + len(content)
         """Bytes of every message."""
         self._without_weights = without_weights
+        self._variances = variances
         self._limits = {name: LARGEST_RATIO * max(1.0, norm) for name, norm in self._norms(own).items()}
 
     def unpack(self, content: bytes, digest: bytes, origin: Origin) -> Any:
@@ -85,6 +87,10 @@ class MessageForm:
         broken = not_finite(message)
         if broken:
             raise RefusedError(Reason.NOT_FINITE, broken[0])
+        leaves = tree.flatten(message)
+        for name in sorted(self._variances):
+            if bool((leaves[name] < 0).any()):
+                raise RefusedError(Reason.NEGATIVE_VARIANCE, name)
         for name, norm in self._norms(message).items():
             limit = self._limits[name]
             if norm > limit:
