@@ -9,7 +9,7 @@ from facade.errors import ExperimentError, StorageError
 from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.trust.identity import Join
-from facade.peers.trust.membership import Change, changed
+from facade.peers.trust.membership import Change, changed, load
 from peers.makers import SCHEMA, federation, tiny
 
 ADMIN = "5f" * 32
@@ -147,6 +147,41 @@ def test_a_list_that_would_begin_after_the_end_is_refused(command, tmp_path):
     ) == (2, True)
     assert not (tmp_path / "next.json").exists()
     assert command("network", "update", listed, *change, 5).code == 0
+
+
+BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "auto"}\ntopology = {degree = 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("more", "rule", "said"),
+    [
+        ("", "fair", True),
+        ('guard = {rule = "none"}\n', "none", False),
+        ('guard = {rule = "clip"}\n', "clip", False),
+        ('override = {facade = {guard = {rule = "balance"}}}\n', "balance", False),
+    ],
+)
+def test_sites_are_guarded_unless_the_experiment_says_otherwise(command, tmp_path, more, rule, said):
+    made = federation(tmp_path)
+    (tmp_path / "exp.toml").write_text(BUILT + more)
+    joins = [made.home(id) / f"{id}.join" for id in "abc"]
+    list_file = tmp_path / "list.json"
+    ended = command(
+        "network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin, "-o", list_file
+    )
+    assert (ended.code, 'Guard: "fair"' in ended.out) == (0, said), ended.err
+    assert load(list_file, made.membership.admins).experiment["guard"]["rule"] == rule
+
+
+def test_an_attack_is_signed_only_if_the_admin_says_so(command, tmp_path):
+    made = federation(tmp_path)
+    (tmp_path / "exp.toml").write_text(BUILT + 'attack = {kind = "sign-flip", nodes = [1]}\n')
+    joins = [made.home(id) / f"{id}.join" for id in "abc"]
+    build = ["network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin]
+    ended = command(*build, "-o", tmp_path / "list.json")
+    assert (ended.code, "has members attack the others" in " ".join(ended.err.split())) == (2, True)
+    assert not (tmp_path / "list.json").exists()
+    assert command(*build, "-o", tmp_path / "list.json", "--attack").code == 0
 
 
 @pytest.mark.parametrize(

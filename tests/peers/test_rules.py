@@ -20,7 +20,7 @@ from facade.peers.node.outgoing import DivergedReplayError, Outgoing
 from facade.peers.trust import identity
 from facade.peers.trust.founding import finish_rotation, rotate_site
 from facade.peers.trust.membership import load
-from facade.peers.trust.site import Site, foreign_names, refuse_foreign_names, set_up
+from facade.peers.trust.site import Site, check_playable, foreign_names, refuse_foreign_names, set_up
 from facade.runs.run_directory import RunDirectory
 from peers.makers import QUICK, federation, real_node, tiny
 
@@ -189,6 +189,24 @@ def test_a_site_never_imports_what_it_has_not_allowed(tmp_path):
     listed = made.membership.model_copy(update={"experiment": evil})
     with pytest.raises(ExperimentError, match="has not allowed"):
         set_up(Site.load(made.home("a")), listed)
+
+
+ATTACK = {"kind": "sign-flip", "nodes": [1], "start": 0}
+
+
+def test_a_site_attacks_nobody_because_a_signed_list_says_so(tmp_path):
+    made = federation(tmp_path)
+    listed = made.membership.model_copy(update={"experiment": made.membership.experiment | {"attack": ATTACK}})
+    site = Site.load(made.home("a"))
+    for refuses in (set_up, check_playable):
+        with pytest.raises(ExperimentError, match=r"attack.kind = 'sign-flip', nodes = \[1\].* allow = \[\"attack\"\]"):
+            refuses(site, listed)
+    settings = (made.home("a") / "node.toml").read_text()
+    (made.home("a") / "node.toml").write_text(settings.replace("allow = []", 'allow = ["attack"]'))
+    check_playable(Site.load(made.home("a")), listed)
+    omniscient = listed.experiment | {"attack": ATTACK | {"kind": "alie"}}
+    with pytest.raises(ExperimentError, match="see the messages of all members, which no site does"):
+        check_playable(Site.load(made.home("a")), listed.model_copy(update={"experiment": omniscient}))
 
 
 def test_a_round_played_again_must_give_the_published_message(tmp_path):

@@ -47,7 +47,9 @@ def test_a_federation_is_founded_with_commands_and_sites_map_classes_by_name(com
     for (id, home), port in zip(homes.items(), ports, strict=True):
         ended = command("node", "init", "--id", id, "--address", f"127.0.0.1:{port}", "--admin", public, "--home", home)
         assert ended.code == 0
-    (tmp_path / "exp.toml").write_text('[data]\nsource = "given"\nskew = "none"\n[topology]\nname = "complete"\n')
+    found = '[algorithm]\nname = "facade"\nheads = "auto"\n'
+    given = '[data]\nsource = "given"\nskew = "none"\n[topology]\nname = "complete"\n'
+    (tmp_path / "exp.toml").write_text(given + found)
     (tmp_path / "schema.json").write_text(
         json.dumps({"classes": ["ill", "well"], "shape": [1, 8, 8], "mean": [0.5], "std": [0.5]})
     )

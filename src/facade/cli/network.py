@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +18,13 @@ from facade.cli.report import leave_report
 from facade.cli.site_report import report_sites
 from facade.errors import ExperimentError, first_mistake
 
+if TYPE_CHECKING:
+    from facade.experiment.config import Experiment
+
 app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
+
+GUARD = "fair"
+"""How real sites guard themselves where an experiment says nothing of it."""
 
 Key = Annotated[list[Path], typer.Option(help="An admin's key. Repeatable.")]
 List = Annotated[Path, typer.Option("--output", "-o", help="Where to write the signed list.")]
@@ -52,16 +59,19 @@ def build(
     policy: Annotated[str, typer.Option(help="How to wait for peers: brisk or patient.")] = "brisk",
     schema: Annotated[Path | None, typer.Option(help="JSON: classes, shape, mean, std of the sites' data.")] = None,
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
+    attack: Annotated[bool, typer.Option("--attack", help="Sign also what has members attack the others.")] = False,
 ) -> None:
-    """Make the signed list of a new federation from the sites' .join files."""
+    """Make the signed list of a new federation from the sites' .join files. Sites are guarded (guard.rule = "fair")
+    unless the experiment says another rule."""
     need_extra()
-    from facade.experiment.config import Experiment
     from facade.files import store
     from facade.peers.trust import identity
     from facade.peers.trust.founding import Terms, check_plan, found_federation
     from facade.peers.trust.membership import Schema
+    from facade.peers.trust.site import refuse_attack
 
-    described = Experiment.load(experiment, [f'data.clusters="{len(joins)}"'] if _brings_own(experiment) else [])
+    described = _described(experiment, len(joins))
+    refuse_attack(described, attack, "give --attack")
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
     terms = Terms(described.name, public, _policy(policy), limits_for(policy, limit or []), look)
@@ -82,10 +92,23 @@ def _read(schema: Path) -> Any:
         raise ExperimentError(f"--schema {schema} cannot be read as JSON ({error})") from None
 
 
-def _brings_own(experiment: Path) -> bool:
+def _described(path: Path, sites: int) -> Experiment:
+    """The experiment of a file, for so many sites; behind the recommended guard if it says nothing of guards."""
     from facade.experiment.config import Experiment
 
-    return Experiment.load(experiment, ["data.clusters=2"]).data.source == "given"  # they are as many as come
+    settings = []
+    if Experiment.load(path, ["data.clusters=2"]).data.source == "given":  # they are as many as come
+        settings.append(f'data.clusters="{sites}"')
+    if not _names_guard(tomllib.loads(path.read_text())):
+        settings.append(f"guard.rule={GUARD}")
+        out.print(f'Guard: "{GUARD}", for the experiment says nothing of it; guard.rule = "none" would be none.')
+    return Experiment.load(path, settings)
+
+
+def _names_guard(written: dict[str, Any]) -> bool:
+    """Whether an experiment says by which rule nodes guard themselves, for all algorithms or some."""
+    tables = [written, *written.get("override", {}).values()]
+    return any("rule" in table.get("guard", {}) for table in tables)
 
 
 def _policy(name: str) -> str:

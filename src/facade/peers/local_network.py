@@ -22,7 +22,7 @@ from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import Limits
-from facade.peers.trust.site import foreign_names
+from facade.peers.trust.site import ALLOWS_ATTACK, foreign_names
 from facade.runs import state_files
 from facade.runs.result import Result
 from facade.runs.rows import in_order
@@ -61,9 +61,10 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
         homes, joins = [], []
         for number, port in enumerate(ports):
             id = f"n{number:0{width}d}"
-            # Everything here belongs to one person, who wrote the experiment: its names are allowed.
+            # Everything here belongs to one person, who wrote the experiment: all that it asks for is allowed.
             names = {text for _, text in foreign_names(experiment.model_dump())}
-            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": sorted(names)}
+            allow = [*sorted(names), ALLOWS_ATTACK]
+            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": allow}
             new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
             joins.append(Join.load(found_site(base / id, new)))
             homes.append(base / id)

@@ -31,6 +31,10 @@ _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 """Texts of an experiment that may well have a colon, and are never looked up."""
 
 
+ALLOWS_ATTACK = "attack"
+"""In node.toml's `allow`: an experiment may have this site attack others."""
+
+
 class Settings(BaseModel):
     """node.toml: what concerns this site alone."""
 
@@ -44,7 +48,7 @@ class Settings(BaseModel):
     admins: list[str] = Field(min_length=1)
     """Public keys of the admins whose lists this site follows."""
     allow: list[str] = []
-    """Names package.module:Attribute that an experiment may use here."""
+    """Names package.module:Attribute that an experiment may use here; "attack": it may have this site attack others."""
     metrics_port: int = Field(0, ge=0, lt=65536)
     """Prometheus metrics on 127.0.0.1; 0 for none."""
     threads: int = Field(1, ge=0)
@@ -169,7 +173,28 @@ def _experiment(site: Site, membership: Membership) -> Experiment:
     experiment = Experiment.of(membership.experiment, settings)
     if experiment.n != membership.n:
         raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
+    refuse_attack(experiment, ALLOWS_ATTACK in site.settings.allow, f'add to node.toml: allow = ["{ALLOWS_ATTACK}"]')
     return experiment
+
+
+def refuse_attack(experiment: Experiment, allowed: bool, how: str) -> None:
+    """ExperimentError for an experiment that has members attack the others, unless that is allowed; `how` says by
+    what. Attackers that see all messages are not allowed at all."""
+    from facade.experiment.stages import attack_of
+
+    kind, nodes = experiment.attack.kind, experiment.attack.nodes
+    if kind == "none":
+        return
+    if not allowed:
+        raise ExperimentError(
+            f"the experiment has members attack the others (attack.kind = '{kind}', nodes = {nodes}), which is for"
+            f" simulations; leave [attack] out, or, where all sites are yours and you want to try it, {how}"
+        )
+    attack = attack_of(experiment)
+    if attack is not None and attack.omniscient:
+        raise ExperimentError(
+            f"attackers of kind '{kind}' see the messages of all members, which no site does; use: facade run"
+        )
 
 
 def _refuse_infinities(parts: Setup) -> None:
