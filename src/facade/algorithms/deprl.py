@@ -67,8 +67,7 @@ class DePRL(Algorithm[DeprlState]):
         return state._replace(core=mean(inbox, inbox.pool["core"]))
 
     def parts(self, turn: Turn, state: DeprlState, heard: Heard) -> list[MessagePart]:
-        heads = side_by_side(state.head, heard)
-        return [part_of(heard, "core", lambda cores: turn.losses(joined(cores, heads)))]
+        return [part_of(heard, "core", lambda cores: turn.losses(joined(cores, side_by_side(state.head, cores))))]
 
     def model(self, state: DeprlState) -> Params:
         return joined(state.core, state.head)

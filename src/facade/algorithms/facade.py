@@ -94,8 +94,8 @@ class Facade(Algorithm[CoreAndHeads]):
         choice = heard.messages["choice"]
         if turn.round < self.warmup:  # all heads are one
             choice = torch.zeros_like(choice)
-        heads = side_by_side(chosen(state.heads, state.choice), heard)
-        core = part_of(heard, "core", lambda cores: turn.losses(joined(cores, heads)))
+        own = chosen(state.heads, state.choice)
+        core = part_of(heard, "core", lambda cores: turn.losses(joined(cores, side_by_side(own, cores))))
         rows = torch.arange(len(choice)).unsqueeze(1)
         held = tree.map(lambda leaf: leaf[rows, choice], state.heads)
         own_head = heard.here & (choice == choice[heard.own].unsqueeze(1))
@@ -104,7 +104,9 @@ class Facade(Algorithm[CoreAndHeads]):
         def losses(heads: Params) -> Tensor:
             return turn.learner.score(whole_core, heads, turn.few_samples())
 
-        return [core, MessagePart("head", held, choice, own_head, losses)]
+        features_once = turn.learner.executor.features_once
+        affordable = choice.shape[1] if features_once else core.affordable
+        return [core, MessagePart("head", held, choice, own_head, losses, affordable)]
 
     def average_all(self, state: CoreAndHeads, inbox: Inbox) -> CoreAndHeads:
         """As EL: the mean over all members of the core and of the one head, which takes every place."""

@@ -164,6 +164,7 @@ class SurveyedFacade(Algorithm[SurveyedState]):
                 torch.where(over, head.group, -1 - place),
                 head.judged & over,
                 head.losses if over.any() else None,
+                head.affordable,
             ),
         ]
 

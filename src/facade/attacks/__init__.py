@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from facade.attacks.adaptive import AdaptiveCore, AdaptiveHead
 from facade.attacks.attack import Attack
-from facade.attacks.heads import FalseHead, LyingBid
+from facade.attacks.heads import FalseHead, FalseSums, LyingBid
 from facade.attacks.omniscient import InnerProduct, LittleIsEnough, Mimic
 from facade.attacks.poisoned_data import Backdoor, LabelFlip
 from facade.attacks.weights import FinalOnly, Noise, Scale, SignFlip, Silent, Stale
@@ -20,6 +20,7 @@ ATTACKS: dict[str, type[Attack]] = {
     "backdoor": Backdoor,
     "false-head": FalseHead,
     "lying-bid": LyingBid,
+    "false-sums": FalseSums,
     "final-only": FinalOnly,
     "silent": Silent,
     "stale": Stale,

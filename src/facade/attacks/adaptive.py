@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from facade.attacks.attack import Attack, Scene, scaled
+from facade.attacks.heads import heads_are_sought
 from facade.attacks.weights import BELOW_THE_LIMIT
 from facade.core import tree
 from facade.core.messages import Deliveries, Inbox
@@ -40,13 +41,13 @@ class AdaptiveCore(Attack):
 
 @dataclass(frozen=True)
 class AdaptiveHead(Attack):
-    """Send the head of the smallest group, turned round as far as its users still take it for theirs."""
+    """As soon as there are heads, send that of the smallest group, turned round as far as its users still take it."""
 
     omniscient = True
 
     def sent(self, scene: Scene, memory: Any) -> Any:
         choice = scene.messages.get("choice")
-        if choice is None:
+        if choice is None or heads_are_sought(scene).all():
             return scene.messages
         counts = torch.bincount(choice[~scene.bad])
         smallest = int(counts.masked_fill(counts == 0, len(choice) + 1).argmin())
@@ -55,7 +56,8 @@ class AdaptiveHead(Attack):
 
         def crafted(far: Tensor) -> Any:
             false = torch.full_like(choice, smallest)
-            return scene.messages | {"head": scaled(theirs, 1 - far), "choice": false}
+            lie = scene.messages | {"head": scaled(theirs, 1 - far), "choice": false}
+            return tree.where(heads_are_sought(scene), scene.messages, lie)
 
         return crafted(_farthest(scene, crafted, victims))
 
@@ -77,14 +79,12 @@ def _farthest(scene: Scene, crafted: Any, victims: Tensor | None) -> Tensor:
 
 
 def _heard(scene: Scene, victims: Tensor | None) -> Inbox:
-    """What would be heard this round, and the attackers by all victims."""
-    edges = listed(scene.turn.shard, scene.algorithm.wanted(scene.turn, scene.state))
-    receiver, sender = edges
+    """What would be heard this round; of victims, by them alone, and from every attacker."""
+    n, everyone = scene.turn.shard.n, torch.arange(scene.turn.shard.n)
+    receiver, sender = listed(scene.turn.shard, scene.algorithm.wanted(scene.turn, scene.state))
     if victims is not None:
-        bad = torch.nonzero(scene.bad).flatten()
-        receiver = torch.cat([receiver, victims.repeat_interleave(len(bad))])
-        sender = torch.cat([sender, bad.repeat(len(victims))])
-    keys = torch.unique(receiver * scene.turn.shard.n + sender)
-    everyone = torch.arange(scene.turn.shard.n)
-    deliveries = Deliveries(keys // scene.turn.shard.n, keys % scene.turn.shard.n)
-    return Inbox(scene.messages, everyone, everyone, deliveries)
+        theirs, bad = torch.isin(receiver, victims), torch.nonzero(scene.bad).flatten()
+        receiver = torch.cat([receiver[theirs], victims.repeat_interleave(len(bad))])
+        sender = torch.cat([sender[theirs], bad.repeat(len(victims))])
+    keys = torch.unique(receiver * n + sender)
+    return Inbox(scene.messages, everyone, everyone, Deliveries(keys // n, keys % n))

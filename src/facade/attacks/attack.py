@@ -80,7 +80,7 @@ class Attack:
 
 def norm(part: Any) -> Tensor:
     """[S] float64 norms of a tree [S, ...] over all its leaves."""
-    squares = [leaf.flatten(1).double().square().sum(1) for leaf in tree.flatten(part).values()]
+    squares = [leaf.flatten(1).double().square().sum(1) for _, leaf in sorted(tree.flatten(part).items())]
     return torch.stack(squares).sum(0).sqrt()
 
 

@@ -20,7 +20,6 @@ from facade.core.turn import Shard, Turn, listed
 from facade.data.samples import Holdings, Labelled
 from facade.errors import ExperimentError
 
-
 Mix = Callable[[Turn, Any, Inbox], Any]
 
 
@@ -42,6 +41,11 @@ class Attacked(Stage):
     """The round from which on they attack."""
     rounds: int = field(kw_only=True)
     """Of the run."""
+
+    def own_members(self) -> tuple[dict[str, int], frozenset[str]]:
+        """What attackers remember may be an earlier state."""
+        axes = {f"memory/{path}": axis for path, axis in self.inner.member_axes.items()}
+        return axes, frozenset(f"memory/{path}" for path in self.inner.member_numbers)
 
     def init(self, shard: Shard) -> AttackedState:
         inner = self.inner.init(shard)
@@ -86,19 +90,24 @@ class Attacked(Stage):
         return self.inner.check(plan)
 
     def _mixed(self, mix: Mix, turn: Turn, state: AttackedState, inbox: Inbox) -> AttackedState:
-        """Attackers go on with what they really have: for them, their own messages are as the algorithm says."""
+        """Attackers go on with what they really have: for each, its own message is as the algorithm says, and those of
+        other attackers are as they were sent, wherever they are hosted."""
         bad = self._bad(turn)
         if turn.round < self.start or not bad.any():
             return state._replace(inner=mix(turn, state.inner, inbox))
-        true, own = self.inner.message(turn, state.inner), inbox.own[bad]
-        pool = tree.map(lambda leaf, theirs: leaf.index_copy(0, own, theirs[bad]), inbox.pool, true)
-        for rows, heard in ((~bad, inbox), (bad, dataclasses.replace(inbox, pool=pool))):
-            some = torch.nonzero(rows).flatten()
+        inner, honest = state.inner, torch.nonzero(~bad).flatten()
+        for some in (honest, *torch.nonzero(bad)):
             if len(some):
+                heard = inbox if some is honest else self._with_truth(turn, state, inbox, some)
                 mixed = mix(turn.only(some), tree.rows(state.inner, some), of_nodes(heard, some))
-                inner = tree.map(lambda old, new, some=some: old.index_copy(0, some, new), state.inner, mixed)
-                state = state._replace(inner=inner)
-        return state
+                inner = tree.map(lambda old, new, some=some: old.index_copy(0, some, new), inner, mixed)
+        return state._replace(inner=inner)
+
+    def _with_truth(self, turn: Turn, state: AttackedState, inbox: Inbox, row: Tensor) -> Inbox:
+        """The inbox with what an attacker, in a row [1], would have sent."""
+        true = self.inner.message(turn.only(row), tree.rows(state.inner, row))
+        pool = tree.map(lambda leaf, own: leaf.index_copy(0, inbox.own[row], own), inbox.pool, true)
+        return dataclasses.replace(inbox, pool=pool)
 
     def _scene(self, turn: Turn, inner: Any) -> Scene:
         messages = self.inner.message(turn, inner)
@@ -110,10 +119,12 @@ class Attacked(Stage):
 
 
 def poisoned(held: Holdings, attack: Attack, nodes: Collection[int]) -> Holdings:
-    """The samples of all nodes, with those of attackers as they make them."""
+    """The samples of the nodes that are held, with those of attackers as they make them."""
     x, y, rows = [held.samples.x], [held.samples.y], list(held.rows)
-    count = len(held.samples)
-    for place in np.nonzero(np.isin(held.nodes, list(nodes)))[0].tolist():
+    count, places = len(held.samples), np.nonzero(np.isin(held.nodes, list(nodes)))[0].tolist()
+    if not places:
+        return held
+    for place in places:
         own = held.samples[torch.from_numpy(held.rows[place])]
         false = attack.poisoned(own)
         if false is own:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from facade.attacks.attack import Attack, Scene, norm, scaled
 from facade.core import tree
@@ -39,8 +40,24 @@ class LyingBid(Attack):
         if "heard" in bid:
             lie["heard"] = 10 * drawn["bid"]["heard"]
         head = scaled(drawn["head"], norm(scene.messages["head"]) / norm(drawn["head"]).clamp(min=1e-30))
-        seeking = bid["origin"] >= -1  # not over yet
+        seeking = heads_are_sought(scene)
         return scene.messages | {
             "head": tree.where(seeking, head, scene.messages["head"]),
             "bid": tree.where(seeking, bid | lie, bid),
         }
+
+
+@dataclass(frozen=True)
+class FalseSums(Attack):
+    """While nodes find out who is alike, say of what they average what an honest node might say: nothing at all; then
+    be honest. No guard can tell."""
+
+    def sent(self, scene: Scene, memory: Any) -> Any:
+        nothing = tree.map(torch.zeros_like, scene.messages["head"])
+        return scene.messages | {"head": tree.where(heads_are_sought(scene), nothing, scene.messages["head"])}
+
+
+def heads_are_sought(scene: Scene) -> Tensor:
+    """[S] nodes that do not choose among heads yet, but agree on where these start."""
+    bid = scene.messages.get("bid")
+    return torch.zeros_like(scene.bad) if bid is None else bid["origin"] >= -1

@@ -49,8 +49,10 @@ class MessagePart(NamedTuple):
     judged: Tensor
     """[b, m] whether the node's own samples can judge it."""
     losses: Callable[[Any], Tensor] | None
-    """[b, m] losses on the node's own samples of its model with the given tree [b, m, ...] in its place; None where
+    """[b, p] losses on the node's own samples of its model with each of a tree [b, p, ...] in its place; None where
     samples say nothing of this part."""
+    affordable: int = 2
+    """How many values a node may judge, besides its own: each takes a pass through the whole model."""
 
 
 def heard(inbox: Inbox, rows: slice) -> Heard:
@@ -82,9 +84,9 @@ def as_inbox(heard: Heard) -> Inbox:
     return Inbox(pool, heard.sender.flatten()[kept], own, Deliveries(kept[other] // places, other))
 
 
-def side_by_side(own: Any, heard: Heard) -> Any:
-    """Tree [b, m, ...]: what nodes have themselves, tree [b, ...], once in each place."""
-    places = heard.sender.shape[1]
+def side_by_side(own: Any, like: Any) -> Any:
+    """Tree [b, p, ...]: what nodes have themselves, tree [b, ...], once in each place of a tree `like` [b, p, ...]."""
+    places = next(iter(tree.flatten(like).values())).shape[1]
     return tree.map(lambda leaf: leaf.unsqueeze(1).expand(-1, places, *leaf.shape[1:]), own)
 
 
@@ -107,14 +109,18 @@ def variances(message: Any, names: Set[str]) -> frozenset[str]:
 
 
 def as_matrix(part: Any) -> Tensor:
-    """[b, m, d] all values of a part [b, m, ...], one after the other."""
-    return torch.cat([leaf.flatten(2) for leaf in tree.flatten(part).values()], 2)
+    """[b, m, d] all values of a part [b, m, ...], one after the other by name: those who send and those who hold the same
+    part may have its tensors in another order."""
+    return torch.cat([leaf.flatten(2) for _, leaf in sorted(tree.flatten(part).items())], 2)
 
 
 def from_matrix(matrix: Tensor, like: Any) -> Any:
-    """The inverse of `as_matrix`, in the form of `like` [b, m, ...]."""
-    leaves = tree.flatten(like)
+    """The inverse of `as_matrix`, for any number of places, in the form of `like` [b, m, ...]."""
+    leaves, places = dict(sorted(tree.flatten(like).items())), matrix.shape[:2]
     sizes = [leaf[0, 0].numel() for leaf in leaves.values()]
     pieces = torch.split(matrix, sizes, dim=2)
-    flat: Params = {name: piece.reshape(leaf.shape) for (name, leaf), piece in zip(leaves.items(), pieces, strict=True)}
+    flat: Params = {
+        name: piece.reshape(*places, *leaf.shape[2:])
+        for (name, leaf), piece in zip(leaves.items(), pieces, strict=True)
+    }
     return tree.unflatten(flat, like)

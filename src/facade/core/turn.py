@@ -17,7 +17,7 @@ from facade.core.types import Ids
 from facade.data.samples import Holdings, Samples
 from facade.learning.learner import Learner
 
-FEW = 12
+FEW = 8
 """Samples by which a node judges what it heard."""
 
 

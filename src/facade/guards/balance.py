@@ -21,6 +21,6 @@ class Balance(Guard):
     """How much it shrinks: by exp(-kappa) until the last round."""
 
     def judge(self, part: PartHeard) -> Verdict:
-        norm = part.held.double().square().sum(2).sqrt()
+        norm = part.held.square().sum(2).double().sqrt()
         radius = self.gamma * math.exp(-self.kappa * part.progress) * norm
         return replaced(part, part.others & (part.distances() > radius))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from facade.guards.clip import clipped
-from facade.guards.guard import Guard, PartHeard, Verdict, median_of
+from facade.guards.guard import Guard, PartHeard, Verdict, median_of, replaced
 from facade.guards.own_data import OwnData
 from facade.guards.trimmed import Trimmed
 
@@ -27,24 +27,33 @@ class Fair(Guard):
     """Drop what raises the loss on one's own samples, clip what differs much, leave out extremes."""
 
     gate = True
-    reach: float = 0.2
+    reach: float = 0.5
     """Where too little was heard to compare, the share of its norm that one's own may be moved by."""
-    own_data: OwnData = field(default_factory=OwnData)
+    own_data: OwnData = field(default_factory=lambda: OwnData(floor=0.6))
     trimmed: Trimmed = field(default_factory=Trimmed)
 
     def judge(self, part: PartHeard) -> Verdict:
-        harmful = self.own_data.harmful(part, part.values)
-        values = torch.where(harmful.unsqueeze(2), part.held, part.values)
-        values = clipped(part._replace(values=values), self._radius(part, harmful))
+        harmful, own_loss = self._harmful(part)
+        values = clipped(part._replace(values=replaced(part, harmful).values), self._radius(part, harmful))
         crowded = part.here & (_members(part) >= ENOUGH)
-        trimmed = self.trimmed.judge(part._replace(values=values)).values
-        return Verdict(torch.where(crowded.unsqueeze(2), trimmed, values), harmful)
+        trimmed = self.trimmed.judge(part._replace(values=values, here=crowded)).values
+        return Verdict(trimmed, harmful, own_loss)
+
+    def _harmful(self, part: PartHeard) -> tuple[Tensor, Tensor | None]:
+        """As OwnData says; of many, those that differ most are judged: what is near one's own cannot do much."""
+        count = min(part.affordable, part.here.shape[1] - 1)
+        if part.losses is None or not count:
+            return torch.zeros_like(part.here), None
+        suspect = part.distances().masked_fill(~(part.others & part.judged), -1.0)
+        places = torch.cat([part.own.long().argmax(1, keepdim=True), suspect.topk(count, dim=1).indices], 1)
+        harmful, own_loss = self.own_data.harmful(part.at(places))
+        return torch.zeros_like(part.here).scatter(1, places, harmful), own_loss
 
     def _radius(self, part: PartHeard, harmful: Tensor) -> Tensor:
         """[b, m] how far from one's own a value may be: the median distance of what is averaged with one's own."""
         comparable = part.others & ~harmful & (part.group == _own_group(part))
         usual = median_of(part.distances(), comparable).unsqueeze(1)
-        norm = part.held.double().square().sum(2).sqrt()
+        norm = part.held.square().sum(2).double().sqrt()
         few = comparable.sum(1, keepdim=True) < ENOUGH - 1
         return torch.where(few | ~comparable, self.reach * norm, usual)
 

@@ -31,8 +31,10 @@ class PartHeard(NamedTuple):
     judged: Tensor
     """[b, m] which of them the node's own samples can judge."""
     losses: Callable[[Tensor], Tensor] | None
-    """[b, m] losses on the node's own samples with the given [b, m, d] in the place of what it has; None where they
-    say nothing of this part."""
+    """[b, p] losses on the node's own samples with each of the given [b, p, d] in the place of what it has; None where
+    they say nothing of this part."""
+    affordable: int
+    """How many of them it may judge, besides its own."""
     progress: float
     """Rounds done, as a share of all; 1 in the final exchange."""
     final: bool
@@ -43,9 +45,22 @@ class PartHeard(NamedTuple):
         """[b, m] which places hold what another node sent."""
         return self.here & ~self.own
 
+    def at(self, places: Tensor) -> PartHeard:
+        """The part in some of its places [b, p] only."""
+
+        rows = torch.arange(len(places)).unsqueeze(1)
+        return self._replace(
+            values=self.values[rows, places],
+            held=self.held[rows, places],
+            here=self.here[rows, places],
+            own=self.own[rows, places],
+            group=self.group[rows, places],
+            judged=self.judged[rows, places],
+        )
+
     def distances(self) -> Tensor:
         """[b, m] float64 norms of what differs from one's own."""
-        return (self.values - self.held).double().square().sum(2).sqrt()
+        return (self.values - self.held).square().sum(2).double().sqrt()  # doubles would take many times as long
 
 
 class Verdict(NamedTuple):
@@ -55,6 +70,8 @@ class Verdict(NamedTuple):
     """[b, m, d]"""
     dropped: Tensor
     """[b, m] which of the others' values it did not use at all."""
+    own_loss: Tensor | None = None
+    """[b] of its own model on its own samples, where the rule came to know it."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +88,28 @@ class Guard(ABC):
 
 def replaced(part: PartHeard, dropped: Tensor) -> Verdict:
     """One's own in the place of what is dropped [b, m]."""
-    return Verdict(torch.where(dropped.unsqueeze(2), part.held, part.values), dropped)
+    values = torch.where(dropped.unsqueeze(2), part.held, part.values) if dropped.any() else part.values
+    return Verdict(values, dropped)
 
 
 def median_of(values: Tensor, which: Tensor) -> Tensor:
     """[b] the median of some of the values [b, m], the lower one of two; 0 where there are none."""
     return values.masked_fill(~which, torch.nan).nanmedian(1).values.nan_to_num(0.0)
 
+
+def ordered(values: Tensor, members: Tensor) -> Tensor:
+    """[b, m, d] every number's values in ascending order, those that do not count [b, m] at the end. Few places are
+    sorted by comparing neighbours, all numbers at once, in a fraction of the time of a general sort."""
+    places = list(values.masked_fill(~members.unsqueeze(2), torch.inf).unbind(1))
+    if len(places) > _FEW_PLACES:
+        return torch.stack(places, 1).sort(1).values
+    for step in range(len(places)):
+        for i in range(step % 2, len(places) - 1, 2):
+            places[i : i + 2] = [pick(*places[i : i + 2]) for pick in (torch.minimum, torch.maximum)]
+    return torch.stack(places, 1)
+
+
+_FEW_PLACES = 40
 
 GroupRule = Callable[[Tensor, Tensor], Tensor]
 """What values [b, m, d], of which those [b, m] count and at least one does, come to: [b, d]."""
@@ -90,6 +122,6 @@ def for_each_group(part: PartHeard, rule: GroupRule) -> Verdict:
         members = part.here & (part.group == group)
         rows = torch.nonzero(members.any(1)).flatten()
         of_rows = rule(part.values[rows], members[rows]).to(values.dtype)
-        everywhere = torch.zeros_like(values[:, 0]).index_copy(0, rows, of_rows)
-        values = torch.where(members.unsqueeze(2), everywhere.unsqueeze(1), values)
+        row, place = torch.nonzero(members, as_tuple=True)
+        values = values.index_put((row, place), of_rows[torch.searchsorted(rows, row)])
     return Verdict(values, torch.zeros_like(part.here))

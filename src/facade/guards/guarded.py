@@ -29,7 +29,7 @@ from facade.core.messages import Deliveries, Inbox
 from facade.core.stage import Stage
 from facade.core.turn import Shard, Turn
 from facade.guards.guard import Guard, PartHeard
-from facade.guards.last_gate import passage
+from facade.guards.last_gate import own_losses, passage
 
 MOST_NOTED = 8
 """Dropped messages of a node that are noted in a round."""
@@ -54,6 +54,17 @@ class GuardedState(NamedTuple):
     """[S, n] who has said what no honest node would say, as far as a node heard it; it does not hear them again."""
     closed: Tensor
     """[S] whether the last gate was closed: the node went on as if it had heard nobody."""
+
+
+class Judged(NamedTuple):
+    """What came of judging."""
+
+    state: GuardedState
+    usable: Heard
+    dropped: list[Tensor]
+    """[b, m] what is not used: first whole messages, then part by part."""
+    own_loss: Tensor | None
+    """[b] of nodes' own models, where a rule came to know it."""
 
 
 @dataclass(frozen=True)
@@ -107,29 +118,33 @@ class Guarded(Stage):
 
     def _guarded(self, mix: Mix, turn: Turn, state: GuardedState, heard: Heard) -> GuardedState:
         """Judge what a block of nodes heard, mix it, and look again."""
-        state, usable, dropped = self._judged(turn, state, heard)
+        state, usable, dropped, before = self._judged(turn, state, heard)
         mixed = mix(turn, state.inner, as_inbox(usable))
         state = state._replace(closed=torch.zeros_like(state.closed))
         if self.guard.gate:
-            before, after = self.inner.model(state.inner), self.inner.model(mixed)
-            closed, rise = passage(turn, before, after, state.rise)
+            before = own_losses(turn, self.inner.model(state.inner)) if before is None else before
+            closed, rise = passage(turn, before, self.inner.model(mixed), state.rise)
             if closed.any():
                 nobody = heard._replace(sender=torch.where(heard.own, heard.sender, -1))
                 mixed = tree.where(closed, mix(turn, state.inner, as_inbox(nobody)), mixed)
             state = state._replace(closed=closed, rise=rise)
         return state._replace(inner=mixed)._replace(**_noted(heard, dropped))
 
-    def _judged(self, turn: Turn, state: GuardedState, heard: Heard) -> tuple[GuardedState, Heard, list[Tensor]]:
-        """What may be used of what a block of nodes heard; and what is dropped [b, m]: all of it, then part by part."""
+    def _judged(self, turn: Turn, state: GuardedState, heard: Heard) -> Judged:
+        """What may be used of what a block of nodes heard."""
         state, unheard = self._shunned(turn, state, heard)
         heard = heard._replace(sender=heard.sender.masked_fill(unheard, -1))
-        messages, dropped = heard.messages, [unheard]
+        messages, dropped, own_loss = heard.messages, [unheard], None
         for part in self.inner.parts(turn, state.inner, heard):
             values = entry_of(heard.messages, part.entry)
+            if not tree.flatten(values):  # such as the core, where the whole model is head
+                dropped.append(torch.zeros_like(heard.own))
+                continue
             verdict = self.guard.judge(self._seen(turn, heard, part))
             messages = with_entry(messages, part.entry, from_matrix(verdict.values, values))
             dropped.append(verdict.dropped)
-        return state, heard._replace(messages=messages), dropped
+            own_loss = verdict.own_loss if own_loss is None else own_loss
+        return Judged(state, heard._replace(messages=messages), dropped, own_loss)
 
     def dropped(self, turn: Turn, state: GuardedState, inbox: Inbox) -> Tensor:
         """[n] whose messages most of those who hear them would drop, in part or whole."""
@@ -137,8 +152,8 @@ class Guarded(Stage):
         for rows in _blocks(inbox):
             some = heard(inbox, rows)
             of_rows = tree.rows(state, rows), some
-            *_, dropped = self._judged(turn.only(torch.arange(rows.start, rows.stop)), *of_rows)
-            any_part = torch.stack(dropped).any(0)[some.others].float()
+            judged = self._judged(turn.only(torch.arange(rows.start, rows.stop)), *of_rows)
+            any_part = torch.stack(judged.dropped).any(0)[some.others].float()
             votes.index_add_(0, some.sender[some.others], torch.stack([any_part, torch.ones_like(any_part)], 1))
         return 2 * votes[:, 0] > votes[:, 1]
 
@@ -168,6 +183,7 @@ class Guarded(Stage):
             part.group,
             part.judged & heard.here,
             losses if judge is not None else None,
+            part.affordable,
             turn.round / self.rounds,
             turn.round >= self.rounds,
         )

@@ -24,7 +24,7 @@ class Krum(Guard):
         return for_each_group(part, self._nearest_to_most)
 
     def _nearest_to_most(self, values: Tensor, members: Tensor) -> Tensor:
-        apart = (values.unsqueeze(1) - values.unsqueeze(2)).double().square().sum(3)
+        apart = (values.unsqueeze(1) - values.unsqueeze(2)).square().sum(3).double()
         pairs = members.unsqueeze(1) & members.unsqueeze(2)
         ordered = apart.masked_fill(~pairs, torch.inf).sort(2).values  # the first is the distance to itself
         count = members.sum(1)

@@ -30,11 +30,16 @@ class Passage(NamedTuple):
     """[S] float64: the usual rise, this round included; of a closed gate only what would have been accepted."""
 
 
-def passage(turn: Turn, before: Params, after: Params, rise: Tensor) -> Passage:
-    """Compare each node's model before and after mixing on a few of its own samples; `rise` [S] is the usual one."""
-    pair = {name: torch.stack([before[name], after[name]], 1) for name in before}
-    losses = turn.losses(pair).double()
-    now = (losses[:, 1] - losses[:, 0]).nan_to_num(torch.inf, torch.inf, torch.inf)
-    most = torch.maximum(TIMES * rise, torch.full_like(rise, FLOOR))
+def passage(turn: Turn, before: Tensor, after: Params, rise: Tensor) -> Passage:
+    """Compare each node's loss on a few of its own samples before mixing [S] with that of its model after it [S, ...];
+    `rise` [S] is the usual one."""
+    now = own_losses(turn, after) - before
+    now = now.nan_to_num(torch.inf, torch.inf, torch.inf)
+    most = (TIMES * rise).clamp(min=FLOOR)
     usual = rise + (now.clamp(min=0.0).minimum(most) - rise) / MEMORY
     return Passage(~(now <= most), usual)
+
+
+def own_losses(turn: Turn, models: Params) -> Tensor:
+    """[S] float64: of models [S, ...] on a few samples of their nodes."""
+    return turn.losses({name: leaf.unsqueeze(1) for name, leaf in models.items()})[:, 0].double()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from facade.guards.guard import Guard, PartHeard, Verdict, for_each_group
+from facade.guards.guard import Guard, PartHeard, Verdict, for_each_group, ordered
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class Median(Guard):
 
 def _median(values: Tensor, members: Tensor) -> Tensor:
     """[b, d] of an even number, the mean of the two in the middle."""
-    ordered = values.masked_fill(~members.unsqueeze(2), torch.inf).sort(1).values
-    count = members.sum(1)
+    sorted_values, count = ordered(values, members), members.sum(1)
     rows = torch.arange(len(count))
-    return (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2
+    return (sorted_values[rows, (count - 1) // 2] + sorted_values[rows, count // 2]) / 2

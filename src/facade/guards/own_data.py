@@ -27,17 +27,18 @@ class OwnData(Guard):
     """Nats that are accepted in any case."""
 
     def judge(self, part: PartHeard) -> Verdict:
-        return replaced(part, self.harmful(part, part.values))
+        harmful, own_loss = self.harmful(part)
+        return replaced(part, harmful)._replace(own_loss=own_loss)
 
-    def harmful(self, part: PartHeard, values: Tensor) -> Tensor:
-        """[b, m] which of the others' values [b, m, d] raise the loss too much."""
+    def harmful(self, part: PartHeard) -> tuple[Tensor, Tensor | None]:
+        """[b, m] which of the others' values raise the loss too much; [b] the loss of a node's own model."""
         if part.losses is None or not (part.others & part.judged).any():
-            return torch.zeros_like(part.here)
-        losses = part.losses(values).double().nan_to_num(torch.inf, torch.inf, torch.inf)
-        before = losses.masked_fill(~part.own, -torch.inf).max(1, keepdim=True).values
-        rise = losses - before
+            return torch.zeros_like(part.here), None
+        losses = part.losses(part.values).double().nan_to_num(torch.inf, torch.inf, torch.inf)
+        before = losses.masked_fill(~part.own, -torch.inf).max(1).values
+        rise = losses - before.unsqueeze(1)
         counted = part.others & part.judged
         most_are = 2 * counted.sum(1) > part.others.sum(1)  # or a few liars alone would say what is usual
         usual = median_of(rise, counted).clamp(min=0.0) * (most_are & (counted.sum(1) >= SEVERAL))
         most = (self.times * usual.unsqueeze(1)).clamp(min=self.floor)
-        return part.others & part.judged & ~(rise <= most)
+        return counted & ~(rise <= most), before

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from facade.guards.guard import Guard, PartHeard, Verdict, for_each_group
+from facade.guards.guard import Guard, PartHeard, Verdict, for_each_group, ordered
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,8 @@ class Trimmed(Guard):
         return for_each_group(part, self._trimmed)
 
     def _trimmed(self, values: Tensor, members: Tensor) -> Tensor:
-        ordered = values.masked_fill(~members.unsqueeze(2), torch.inf).sort(1).values
         count = members.sum(1, keepdim=True)
         cut = (self.share * count).round().long().minimum((count - 1) // 2)
         place = torch.arange(members.shape[1])
         kept = ((place >= cut) & (place < count - cut)).unsqueeze(2)
-        return ordered.masked_fill(~kept, 0.0).sum(1) / (count - 2 * cut)
+        return ordered(values, members).masked_fill(~kept, 0.0).sum(1) / (count - 2 * cut)

@@ -41,6 +41,9 @@ OVER = -2
 """In the place of the node that made a bid: the survey is over."""
 ALONE = 1.25
 """Members, as they are estimated, below which a group has but one."""
+LEFT = 0.25
+"""Of one's own rows, how many others in one's group must have for it to be judged by them; what is missing was lost, or
+somebody says too little."""
 FEW = 3.5
 """Members below which an average over them is not exact enough to leave out one."""
 
@@ -354,14 +357,19 @@ class _Nodes:
         shares = torch.zeros(self.limits.heads, dtype=torch.float64)
         shares[: len(kept)] = rows / rows.sum()
         largest = int(rows.argmax())
-        if survey.by_classes[row] and survey.group[row] in kept:
-            return int(torch.nonzero(kept == survey.group[row])), True, shares
+        if survey.group[row] in kept and (survey.by_classes[row] or self.emptied(survey, row)):
+            return int(torch.nonzero(kept == survey.group[row])), bool(survey.by_classes[row]), shares
         return nearest if nearest != largest and against[largest] > CLEAR else largest, clear, shares
 
     def others(self, survey: Survey, row: int, group: int) -> Tensor:
         """[room] class sums of a group's members without the node's own; with them, where it is the only one."""
         sums = survey.centres[row, group] * self.n
         return sums - survey.own[row] if survey.group[row] == group and not survey.alone[row, group] else sums
+
+    def emptied(self, survey: Survey, row: int) -> bool:
+        """Whether too little is left of the others in a node's group to judge it by them."""
+        others = self.others(survey, row, int(survey.group[row]))
+        return bool(others[: self.classes].sum() < LEFT * survey.own[row, : self.classes].sum())
 
     def each(self, work: Callable[[int, Seen], Tensor]) -> Tensor:
         """[S, ...] float64: what `work` makes of every node."""
