@@ -159,6 +159,7 @@ BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "aut
         ('guard = {rule = "none"}\n', "none", False),
         ('guard = {rule = "clip"}\n', "clip", False),
         ('override = {facade = {guard = {rule = "balance"}}}\n', "balance", False),
+        ('override = {el = {guard = {rule = "balance"}}}\n', "fair", True),
     ],
 )
 def test_sites_are_guarded_unless_the_experiment_says_otherwise(command, tmp_path, more, rule, said):

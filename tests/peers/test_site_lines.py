@@ -29,6 +29,11 @@ from facade.cli.site_lines import SiteLines
         ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
         ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),
         ({"event": "staying", "peers": ["b"]}, "finished; staying for b, who may still need its messages"),
+        (
+            {"event": "judged", "round": 4, "dropped": {}, "gate_closed": True},
+            "round 5: what was heard is not used, for it makes this site's model far worse",
+        ),
+        ({"event": "judged", "round": 4, "dropped": {"b": ["core"]}, "gate_closed": False}, None),
         ({"event": "heard", "round": 4, "peer": "b"}, None),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 
     from facade.peers.after.audit import Audit
 
-_UNHEARD = ("missed", "refused")
-_WORDS = ("site", "not heard in time", "refused")
-"""Columns that hold no number."""
+_UNHEARD = ("missed", "refused", "dropped")
+_NUMBERS = ("accuracy %", "gain over alone", "head", "images", "unused %", "of its group %", "gate closed")
+_WORDS = ("not heard in time", "refused", "dropped")
+"""Columns that hold a number, and those that do not."""
 
 
 def print_sites(comparison: dict[str, Any]) -> None:
@@ -25,13 +27,18 @@ def print_sites(comparison: dict[str, Any]) -> None:
         title_justify="left",
     )
     table.box, table.padding, table.pad_edge = None, (0, 2, 0, 0), False
-    for heading in ("site", "accuracy %", "gain over alone", "head", "images", "not heard in time", "refused"):
-        table.add_column(heading, justify="left" if heading in _WORDS else "right")
+    table.add_column("site")
+    for heading in _NUMBERS:
+        table.add_column(heading, justify="right")
+    for heading in _WORDS:
+        table.add_column(heading)
     for site in comparison["sites"]:
         gain = "-" if site["gain"] is None else f"{100 * site['gain']:+.1f}"
         head = "-" if site["choice"] is None else str(site["choice"])
         unheard = (", ".join(f"{id} {count}x" for id, count in site[why].items()) or "-" for why in _UNHEARD)
-        table.add_row(site["id"], f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), *unheard)
+        shares = (f"{100 * site[whose]:.1f}" for whose in ("unused_by_others", "unused_of_group"))
+        numbers = f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), *shares, str(site["gate_closed"])
+        table.add_row(site["id"], *numbers, *unheard)
     out.print(table)
     out.print(
         f"\nmean {100 * comparison['mean']:.1f} %, worst site {100 * comparison['worst']:.1f} %,"
@@ -41,6 +48,12 @@ def print_sites(comparison: dict[str, Any]) -> None:
         out.print(f"without {', '.join(comparison['missing'])}, whose files are not among these")
     if comparison["losers"]:
         out.print(f"worse off than alone: {', '.join(comparison['losers'])}")
+    for suspect in comparison["suspects"]:
+        out.print(_suspicion(suspect))
+
+
+def _suspicion(suspect: dict[str, Any]) -> str:
+    return f"suspect: {suspect['id']}, {100 * suspect['share']:.0f} % of it not used, by {suspect['sites']} sites"
 
 
 def print_audit(console: Console, audit: Audit) -> None:
@@ -49,7 +62,7 @@ def print_audit(console: Console, audit: Audit) -> None:
     console.print(f"{logs}, {audit.rounds} rounds, {audit.messages} messages heard", soft_wrap=True)
     if audit.missing:
         console.print(f"without {', '.join(audit.missing)}, whose logs are not among these", soft_wrap=True)
-    for sentence in (*audit.findings, *audit.notes):
+    for sentence in (*audit.findings, *audit.notes, *(_suspicion(asdict(suspect)) for suspect in audit.suspects)):
         console.print(f"  {sentence}", soft_wrap=True)
     if audit.findings:
         count = len(audit.findings)

@@ -106,8 +106,9 @@ def _described(path: Path, sites: int) -> Experiment:
 
 
 def _names_guard(written: dict[str, Any]) -> bool:
-    """Whether an experiment says by which rule nodes guard themselves, for all algorithms or some."""
-    tables = [written, *written.get("override", {}).values()]
+    """Whether an experiment says by which rule nodes guard themselves, for all algorithms or the one that it names."""
+    name = written.get("algorithm", {}).get("name", "facade")
+    tables = written, written.get("override", {}).get(name, {})
     return any("rule" in table.get("guard", {}) for table in tables)
 
 

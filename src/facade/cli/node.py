@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -131,14 +131,32 @@ def status(
     except (OSError, ValueError):
         raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
     finished = (home / "run" / "outcome.json").exists()
+    closed = _gate_closed(home / "run")
     if as_json:
-        write_json(facts | {"finished": finished})
+        write_json(facts | {"finished": finished, "gate_closed": closed})
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
-        out.print(
-            f"  {id:>8}  heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}{gone}{refused}",
-        )
+        heard = f"heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}"
+        out.print(f"  {id:>8}  {heard}{gone}{refused}{_dropped(entry)}", soft_wrap=True)
+    if closed:
+        out.print(f"  the last gate closed {closed}x: this site went on as if it had heard nobody", soft_wrap=True)
+
+
+def _dropped(entry: dict[str, Any]) -> str:
+    """In words, what the guard did not use of a peer's messages."""
+    if not entry.get("unused"):
+        return ""
+    parts = ", ".join(f"{part} {count}" for part, count in entry["dropped"].items())
+    return f", dropped {entry['unused']} ({parts})"
+
+
+def _gate_closed(run: Path) -> int:
+    """How often the last gate of a site's guard has closed, as its rows say."""
+    from facade.runs.run_directory import RunDirectory
+
+    rows = RunDirectory(run).rows
+    return sum(row.get("gate_closed", False) for row in rows) if rows.path.exists() else 0

@@ -58,6 +58,8 @@ class SiteLines:
             case "refused":
                 details = f": {event['details']}" if event.get("details") else ""
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"
+            case "judged" if event["gate_closed"]:
+                return f"{self._moment(event)}: what was heard is not used, for it makes this site's model far worse"
             case "jumped":
                 return f"too far behind the others: going on in {self._moment(event)}"
             case "epoch":

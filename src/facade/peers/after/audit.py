@@ -1,5 +1,6 @@
 """What the sites' logs say of each other after a run: whether every message that was used is the one its sender
-published, whether everybody was sent the same, and whether it came along an edge of the round's graph.
+published, whether everybody was sent the same, and whether it came along an edge of the round's graph; and whose
+messages the others did not use.
 
 Logs are not signed, so this finds what does not fit together, and who is at odds; a site that rewrites its own log
 cannot make the others' agree with it.
@@ -12,107 +13,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
-
-from facade.errors import ExperimentError, first_mistake
-from facade.peers.node.journal import Event, lines
+from facade.errors import ExperimentError
+from facade.peers.after.site_log import Committed, Heard, Judged, Log, Mixed, Started, TurnedAway, When
+from facade.peers.after.suspects import Suspect, Word, suspects
 from facade.peers.protocol.access import Access
-from facade.peers.trust import identity
+from facade.peers.protocol.refusals import Reason
 from facade.peers.trust.membership import Epochs, Membership, vouched
 from facade.peers.trust.site import foreign_names
-
-Round = Annotated[int, Field(ge=0, lt=1 << 63)]
-Id = Annotated[str, Field(pattern=f"^{identity.ID}$")]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-"""Logs are other sites' words and are shown on a terminal: names and digests can be nothing else."""
-
-
-class When(NamedTuple):
-    """A round as it was played: one that began under a list that was then replaced is played again."""
-
-    epoch: int
-    round: int
-
-
-class Started(BaseModel):
-    """An event of a log: a site began, or began again."""
-
-    id: Id
-    federation: str
-
-
-class Committed(BaseModel):
-    """An event of a log: a message was published."""
-
-    epoch: int
-    round: Round
-    sha256: Digest
-
-
-class Heard(BaseModel):
-    """An event of a log: a peer's message came and was accepted."""
-
-    epoch: int
-    round: Round
-    peer: Id
-    sha256: Digest
-
-
-class Mixed(BaseModel):
-    """An event of a log: a round was mixed from the messages of these members, by number."""
-
-    epoch: int
-    round: Round
-    heard: list[int]
-
-
-_EVENTS: dict[str, type[BaseModel]] = {"started": Started, "committed": Committed, "heard": Heard, "mixed": Mixed}
-
-
-@dataclass(frozen=True)
-class Log:
-    """The events of one site's log that an audit looks at, in their order."""
-
-    id: str
-    federation: str
-    events: list[BaseModel]
-
-    @classmethod
-    def read(cls, path: Path) -> Log:
-        """The log of a file; ExperimentError if it is none."""
-        if not path.is_file():
-            raise ExperimentError(f"{path} is no file; give the log.jsonl that a site has in its run directory")
-        events = [_parsed(event, path) for event in lines(path) if isinstance(event, dict)]
-        named = [event for event in events if event is not None]
-        first = next((event for event in named if isinstance(event, Started)), None)
-        if first is None:
-            raise ExperimentError(f"{path} does not say which site began a run; give a site's run/log.jsonl, whole")
-        return cls(first.id, first.federation, named)
-
-    @property
-    def published(self) -> dict[When, list[str]]:
-        """The digests under which messages were published; more than one for a round is a contradiction."""
-        digests: dict[When, list[str]] = defaultdict(list)
-        for event in self.events:
-            if isinstance(event, Committed) and event.sha256 not in digests[at := When(event.epoch, event.round)]:
-                digests[at].append(event.sha256)
-        return dict(digests)
-
-    @property
-    def heard(self) -> list[Heard]:
-        """The messages that were accepted."""
-        return [event for event in self.events if isinstance(event, Heard)]
-
-
-def _parsed(event: Event, path: Path) -> BaseModel | None:
-    kind = _EVENTS.get(str(event.get("event")))
-    try:
-        return None if kind is None else kind.model_validate(event)
-    except ValidationError as error:
-        mistake = first_mistake(error)
-        raise ExperimentError(f"{path} has an event '{event['event']}' that cannot be read: {mistake}") from None
 
 
 @dataclass(frozen=True)
@@ -129,6 +37,8 @@ class Audit:
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What could not be judged."""
+    suspects: list[Suspect] = field(default_factory=list)
+    """Members of whose messages the others used clearly less than of most members'."""
 
 
 def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
@@ -147,6 +57,7 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
     findings = [sentence for log in by_site.values() for sentence in (*_order(log), *_unheard(log, epochs))]
     strays, unjudged = _strays(heard, epochs)
     disputes, cut = _disputes(heard, by_site)
+    last_round = epochs.known[-1].experiment["training"]["rounds"]
     return Audit(
         sorted(by_site),
         sorted(members - set(by_site)),
@@ -154,6 +65,7 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
         len({(event.epoch, event.round, event.peer, receiver) for event, receiver in heard}),
         [*findings, *disputes, *strays],
         [*unjudged, *cut],
+        suspects([word for log in by_site.values() for word in _words(log, last_round)]),
     )
 
 
@@ -237,6 +149,26 @@ def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[lis
                 f" {_short(published[sender][at])}"
             )
     return findings, notes
+
+
+def _words(log: Log, last_round: int) -> list[Word]:
+    """What a site says of what every member sent it. Rounds that were played again count once."""
+    came: dict[str, set[int]] = defaultdict(set)
+    unused: dict[str, set[int]] = defaultdict(set)
+    for event in log.events:
+        if isinstance(event, Heard):
+            came[event.peer].add(event.round)
+        elif isinstance(event, TurnedAway) and event.reason != Reason.NOT_ADMITTED.word:
+            came[event.peer].add(event.round)
+            unused[event.peer].add(event.round)
+        elif isinstance(event, Judged):
+            for id in event.dropped:
+                unused[id].add(event.round)
+    return [
+        Word(log.id, id, len(rounds), len(unused[id] & rounds), last_round in unused[id])
+        for id, rounds in sorted(came.items())
+        if id != log.id
+    ]
 
 
 def _short(digests: list[str]) -> str:

@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from facade.core import tree
 from facade.errors import ExperimentError, first_mistake
 from facade.files import store
+from facade.peers.after.suspects import Word
 from facade.peers.node.ledger import Ledger
+from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Membership
 
@@ -79,10 +81,13 @@ def write_site(site: Site, facts: dict[str, Any]) -> Path:
     return path
 
 
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+
 class FinalTest(BaseModel):
     """How a site's model did in the end."""
 
-    confusion: list[list[Annotated[int, Field(ge=0, lt=1 << 53)]]]
+    confusion: list[list[Count]]
     choice: int | None = None
 
     @field_validator("confusion")
@@ -93,12 +98,20 @@ class FinalTest(BaseModel):
         return confusion
 
 
-class Unheard(BaseModel):
-    """How often a peer did not come in time, and how often what it sent, or who asked it, was refused."""
+class Met(BaseModel):
+    """How a site met a peer: how often it came, came not in time, and was not used."""
 
-    late: int
-    missed: int
-    refused: dict[str, int] = {}
+    heard: Count = 0
+    late: Count
+    missed: Count
+    refused: dict[str, Count] = {}
+    unused: Count = 0
+    unused_at_end: Count = 0
+
+    def word(self, site: str, member: str) -> Word:
+        """The same as one site's word about a member. Who does not admit the site has sent it nothing."""
+        refused = sum(count for reason, count in self.refused.items() if reason != Reason.NOT_ADMITTED.word)
+        return Word(site, member, self.heard + refused, self.unused + refused, bool(self.unused_at_end))
 
 
 class SiteFacts(BaseModel):
@@ -114,7 +127,14 @@ class SiteFacts(BaseModel):
     images: int
     final: FinalTest
     gain: float | None = None
-    ledger: dict[str, Unheard]
+    ledger: dict[str, Met]
+    gate_closed: Count = 0
+    """How often its guard's last gate closed."""
+
+    @property
+    def words(self) -> list[Word]:
+        """What the site says of what every peer sent it."""
+        return [met.word(self.id, peer) for peer, met in self.ledger.items() if peer != self.id]
 
 
 def read_site(path: Path, membership: Membership | None = None) -> SiteFacts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import numpy as np
 
 from facade.analysis import metrics
 from facade.errors import ExperimentError
-from facade.peers.after.outcome import read_site
+from facade.peers.after.outcome import SiteFacts, read_site
+from facade.peers.after.suspects import suspects, unused_share
 from facade.peers.trust.membership import vouched
 
 
 def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
     """Accuracy of every site and its gain over training alone; mean, worst, spread; whose files are missing, by
-    the list or by whom the sites know of: the worst served must not be left out unnoticed."""
+    the list or by whom the sites know of: the worst served must not be left out unnoticed. Of what every site sent, the
+    share that others did not use, and that of its group: protection must not fall on a minority unnoticed."""
     listed = None if membership is None else vouched(membership)
     sites = [read_site(path, listed) for path in paths]
     members = {member.id for member in listed.members} if listed else {id for site in sites for id in site.ledger}
@@ -29,6 +32,8 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
         raise ExperimentError(f"more than one file is of {', '.join(twice)}; give one file for each site")
     confusion = np.array([site.final.confusion for site in sites], dtype=np.int64)
     accuracy = metrics.accuracy(confusion)
+    words = [word for site in sites for word in site.words]
+    groups = _groups(sites)
     entries = [
         {
             "id": site.id,
@@ -38,6 +43,10 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
             "images": site.images,
             "missed": {id: e.late + e.missed for id, e in site.ledger.items() if e.late + e.missed},
             "refused": {id: sum(e.refused.values()) for id, e in site.ledger.items() if e.refused},
+            "dropped": {id: e.unused for id, e in site.ledger.items() if e.unused},
+            "unused_by_others": unused_share(word for word in words if word.member == site.id),
+            "unused_of_group": unused_share(word for word in words if word.member in groups[site.final.choice]),
+            "gate_closed": site.gate_closed,
         }
         for i, site in enumerate(sites)
     ]
@@ -51,4 +60,13 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
         "spread": float(accuracy.max() - accuracy.min()),
         "missing": sorted(members - {site.id for site in sites}),
         "losers": sorted(site.id for site in sites if site.gain is not None and site.gain < 0),
+        "suspects": [asdict(suspect) for suspect in suspects(words)],
     }
+
+
+def _groups(sites: Sequence[SiteFacts]) -> dict[int | None, set[str]]:
+    """The ids of sites that chose the same head, by that head; all of them where nobody chooses."""
+    groups: dict[int | None, set[str]] = {}
+    for site in sites:
+        groups.setdefault(site.final.choice, set()).add(site.id)
+    return groups

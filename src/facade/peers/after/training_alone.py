@@ -26,9 +26,11 @@ def alone(epoch: SiteEpoch) -> list[list[int]]:
 def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
     """What site.json holds: counts and the ledger; no data, no weights."""
     last: dict[str, Row] = {}
+    closed = 0
     for row in rows:
         last[row["kind"]] = row
-    keep = ("round", "confusion", "flat_confusion", "own_confusion", "choice", "bytes")
+        closed += row.get("gate_closed", False)
+    keep = ("round", "confusion", "flat_confusion", "own_confusion", "choice", "bytes", "gate_closed")
     site_facts: dict[str, Any] = {
         "id": outcome.id,
         "federation": outcome.federation,
@@ -41,6 +43,7 @@ def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int
         "images": int(sum(len(held) for held in epoch.shard.data.rows)),
         "final": {key: last["final"][key] for key in keep if key in last["final"]},
         "ledger": outcome.ledger,
+        "gate_closed": closed,
     }
     if own is not None:
         site_facts["alone"] = {"confusion": own}

@@ -102,6 +102,8 @@ class Metrics:
         self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
         self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)
         self.rejected = counter("rejected", "What was refused, by reason", "reason")
+        self.dropped = counter("dropped", "Messages that the guard did not use, by the part dropped", "part")
+        self.gate_closed = counter("gate_closed", "Exchanges after which this node went on as if it had heard nobody")
         self.bytes = counter("heard_bytes", "Payload bytes heard")
         self.retries = counter("retries", "Calls that were made again")
         self.misses = counter("deadline_misses", "Messages that did not come in time")

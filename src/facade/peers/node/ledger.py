@@ -1,10 +1,13 @@
-"""Who took part: per peer, the rounds in which it was heard, came late, was missed or had gone on."""
+"""Who took part: per peer, the rounds in which it was heard, came late, was missed or had gone on, and what was not
+used of what it sent."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from facade.peers.protocol.refusals import Reason
 
 
 @dataclass
@@ -19,7 +22,15 @@ class PeerRecord:
     gone: int = 0
     """It no longer kept the message: this node was behind."""
     refused: dict[str, int] = field(default_factory=dict)
-    """Messages that were not used, by reason."""
+    """Messages that were turned away at the door, by reason."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Messages that were heard and that the guard did not use, by the part dropped; "all": the whole message."""
+    unused: int = 0
+    """Messages of which the guard dropped something."""
+    unused_at_end: int = 0
+    """1 if that of the final exchange was turned away, or the guard dropped something of it."""
+    gate_closed: int = 0
+    """How often the last gate closed after it had been heard."""
     bytes: int = 0
     retries: int = 0
 
@@ -34,10 +45,18 @@ class Ledger:
         """A peer's entry."""
         return self.entries.setdefault(id, PeerRecord())
 
-    def refuse(self, id: str, reason: str) -> None:
-        """A message of a peer was not used."""
+    def refuse(self, id: str, reason: Reason, final: bool = False) -> None:
+        """A message of a peer was turned away; `final`: that of the final exchange."""
         entry = self.of(id)
-        entry.refused = dict(Counter(entry.refused) + Counter([reason]))
+        entry.refused = dict(Counter(entry.refused) + Counter([reason.word]))
+        entry.unused_at_end |= final and reason is not Reason.NOT_ADMITTED
+
+    def drop(self, id: str, parts: list[str], final: bool) -> None:
+        """The guard dropped parts of a peer's message."""
+        entry = self.of(id)
+        entry.dropped = dict(Counter(entry.dropped) + Counter(parts))
+        entry.unused += 1
+        entry.unused_at_end |= final
 
     def plain(self) -> dict[str, Any]:
         """As JSON knows it."""

@@ -133,12 +133,13 @@ class Node:
 
     def _conclude(self, played: Played) -> Outcome:
         """Write down what the run came to; the outcome last of all."""
-        self.publisher.write_rows(played.rows)
         epoch = self.followed_lists.in_force
+        self.publisher.write_rows(epoch, played.rows)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
         store.sync(self.site.run / ROWS)
         outcome.save(self.site.run, played.state, epoch.setup)
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
+        self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome
 
     def _site_file_lacks_something(self, baseline: bool) -> bool:

@@ -13,6 +13,7 @@ from facade.files import store
 from facade.peers.node.records import Records
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.site_files import SiteFiles
+from facade.peers.node.verdicts import note, verdicts
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.wire import Origin, not_finite, pack
 from facade.peers.trust import identity
@@ -67,12 +68,16 @@ class Publisher:
         metrics.certificate_days.set(identity.days_left(self._site.certificate))
         self._committed = now
 
-    def write_rows(self, rows: list[Row]) -> None:
-        """Append rows to the run's file, and tell them to whoever watches."""
+    def write_rows(self, epoch: SiteEpoch, rows: list[Row]) -> None:
+        """Append rows, made under a list, to the run's file; note what they say; tell them to whoever watches."""
         self._files.directory.append(ROWS, rows)
         for row in rows:
             if row.get("choice") is not None:
                 self._records.metrics.choice.set(row["choice"])
+        membership = epoch.membership
+        for verdict in verdicts(rows, epoch):
+            mixed = self._files.recovery.mixed(membership.digest, verdict.round) or []
+            note(verdict, membership.epoch, [membership.members[sender].id for sender in mixed], self._records)
         self._watch(rows)
 
     def write_status(self, epoch: SiteEpoch, round: int) -> None:

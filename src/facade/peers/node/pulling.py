@@ -94,7 +94,7 @@ class Puller:
             journal.write("gone", round=round, peer=id, there=end.behind)
             pulls.wait.lose(id, time.monotonic())
         elif end.refusal is not None:
-            self._refused(id, round, end.refusal)
+            self._refused(id, pulls.demand, end.refusal)
             if end.refusal.reason is Reason.NOT_ADMITTED:
                 pulls.denied.add(id)
             pulls.wait.lose(id, time.monotonic())
@@ -126,11 +126,11 @@ class Puller:
         seconds = {"granted": max(0.0, granted), "waited": waited}
         self._records.journal.write("missed", round=demand.round, peers=sorted(wait.outstanding), **seconds)
 
-    def _refused(self, id: str, round: int, refusal: RefusedError) -> None:
+    def _refused(self, id: str, demand: Demand, refusal: RefusedError) -> None:
         word = refusal.reason.word
-        self._records.ledger.refuse(id, word)
+        self._records.ledger.refuse(id, refusal.reason, demand.final)
         self._records.metrics.rejected.labels(word).inc()
-        self._records.journal.refused(id, word, details=refusal.details, side="payload", round=round)
+        self._records.journal.refused(id, word, details=refusal.details, side="payload", round=demand.round)
 
     def _note_refused(self, pulls: RoundPulls, pull: Pull, reply: Reply) -> None:
         """Say in the log that a peer refuses this node's calls, once for a reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import torch
 
 from facade.core import tree
+from facade.core.local_parts import published
+from facade.core.message_parts import heard
 from facade.core.messages import EVERYONE, Deliveries, Inbox
 from facade.core.plan import Plan
 from facade.core.tree import Params
@@ -67,6 +70,14 @@ class SiteEpoch:
         """The state [1, ...], flat, that was made under an earlier list, or this one, as one to go on with."""
         return carried(self.setup.algorithm, state, self.fresh(), earlier, self.membership)
 
+    @functools.cached_property
+    def parts(self) -> list[str]:
+        """What the parts of a message that a guard judges are called, in their order."""
+        algorithm, state = self.setup.algorithm, self.fresh()
+        turn = self.plan.turn(self.shard, self.membership.first_round)
+        own = inbox_of(self.number, published(algorithm, turn, state), {}, False)
+        return [part.entry for part in algorithm.parts(turn, state, heard(own, slice(0, 1)))]
+
     def neighbours(self, round: int) -> list[int]:
         """Whom this node hears in a round's graph."""
         return self.access.neighbours(round, self.number)
@@ -76,9 +87,9 @@ class SiteEpoch:
         return self.access.has(round, self.number, caller)
 
 
-def inbox_of(number: int, own: Any, heard: dict[int, Any], everyone: bool) -> Inbox:
+def inbox_of(number: int, own: Any, others: dict[int, Any], everyone: bool) -> Inbox:
     """An inbox with one's own message [1, ...] and those heard, in ascending order of their senders."""
-    pool = {number: own, **heard}
+    pool = {number: own, **others}
     senders = sorted(pool)
     rows = [row for row, sender in enumerate(senders) if sender != number]
     deliveries = Deliveries(torch.zeros(len(rows), dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
