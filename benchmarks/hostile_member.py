@@ -4,8 +4,9 @@
 
 Eight sites, each a process of its own, talk over mutual TLS on this machine: digits, six upright and two upside down,
 FACADE that finds its groups itself, guard "fair", policy brisk, 60 rounds. Member n2, one of the six, attacks from the
-first round on. Every attack is compared with the same run without one, and with training alone. The file is rewritten
-after every run, and finished runs are skipped on the next call; a run takes about 20 seconds on two cores.
+first round on. Every attack is compared with the same run without one, and with training alone; in other cases nobody
+is guarded, or the member is one of the two. The file is rewritten after every case, and finished runs are skipped on
+the next call; a run takes 10 to 20 seconds on two cores.
 """
 
 from __future__ import annotations
@@ -23,22 +24,42 @@ from facade.attacks.attack import Attack, Scene
 from facade.core import tree
 from facade.errors import FacadeError
 
-HOSTILE = 2
 MINORITY = (6, 7)
-PLAIN = ("none", "sign-flip", "final-only", "noise", "false-head", "lying-bid")
-NEGATIVE = "hostile_member:NegativeVariances"
 AVERAGED = ("model.name=cnn-bn", "model.local=[]")
 """A model with batch normalisation whose running statistics are averaged: a negative one would ruin everybody's."""
-CASES: list[tuple[str, str, tuple[str, ...]]] = [
-    *((kind, kind, ()) for kind in PLAIN),
-    ("none, averaged variances", "none", AVERAGED),
-    ("negative variances", NEGATIVE, AVERAGED),
-]
-"""Name, kind of attack, further settings."""
-CLEAN = {name: CASES[6][0] if settings else "none" for name, _, settings in CASES}
-"""The run without an attack that each is compared with."""
 COSTS = {"majority": 0.02, "minority": 0.04, "alone": 0.01}
 """What an attack may take from the mean of each cluster, and any site from what it has alone."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of run."""
+
+    name: str
+    kind: str
+    """Of the attack."""
+    settings: tuple[str, ...] = ()
+    hostile: int = 2
+    """Which member attacks."""
+    reference: str = "none"
+    """The case without an attack that it is compared with."""
+    bar: bool = True
+    """Whether it counts for what eight sites must withstand; others are reported apart."""
+
+
+CASES = [
+    Case("none", "none"),
+    *(Case(kind, kind) for kind in ("sign-flip", "final-only", "noise", "false-head", "lying-bid")),
+    Case("none, averaged variances", "none", AVERAGED, reference="none, averaged variances"),
+    Case(
+        "negative variances",
+        "hostile_member:NegativeVariances",
+        AVERAGED,
+        reference="none, averaged variances",
+    ),
+    *(Case(f"{kind}, no guard", kind, ("guard.rule=none",), bar=False) for kind in ("sign-flip", "final-only")),
+    *(Case(f"{kind}, in the minority", kind, hostile=6, bar=False) for kind in ("sign-flip", "final-only")),
+]
 
 
 @dataclass(frozen=True)
@@ -52,9 +73,9 @@ class NegativeVariances(Attack):
         return tree.unflatten(changed, scene.messages)
 
 
-def experiment(seed: int, kind: str, settings: tuple[str, ...], rounds: int = 60) -> Experiment:
+def experiment(case: Case, seed: int, rounds: int = 60) -> Experiment:
     """The run of eight sites."""
-    attack = [] if kind == "none" else [f'attack.kind="{kind}"', f"attack.nodes=[{HOSTILE}]"]
+    attack = [] if case.kind == "none" else [f'attack.kind="{case.kind}"', f"attack.nodes=[{case.hostile}]"]
     return Experiment.of(
         {
             "name": "hostile-member",
@@ -66,7 +87,7 @@ def experiment(seed: int, kind: str, settings: tuple[str, ...], rounds: int = 60
             "evaluation": {"every": rounds},
             "runtime": {"threads": 1},
         },
-        [*attack, *settings],
+        [*attack, *case.settings],
     )
 
 
@@ -90,94 +111,114 @@ def told(homes: list[Path]) -> dict[str, Any]:
     }
 
 
-def alone(seed: int, settings: tuple[str, ...], rounds: int = 60) -> dict[str, float]:
-    """The accuracy of every site that trains without the others."""
+def simulated(described: Experiment) -> dict[str, float]:
+    """The accuracy of every node of a run in the simulator, by the id that its site would have."""
     import numpy as np
 
     from facade.analysis import metrics
 
-    described = experiment(seed, "none", settings, rounds).model_dump() | {"algorithm": {"name": "local"}}
-    described["guard"] = {"rule": "none"}
-    rows = [row for row in run(Experiment.of(described)).rows if row["kind"] == "final"]
+    rows = [row for row in run(described).rows if row["kind"] == "final"]
     accuracy = metrics.accuracy(np.array([row["confusion"] for row in rows]))
     return {f"n{row['node']}": float(a) for row, a in zip(rows, accuracy, strict=True)}
 
 
-def one(name: str, kind: str, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
+def alone(case: Case, seed: int) -> dict[str, float]:
+    """The accuracy of every site that trains without the others."""
+    described = experiment(Case("alone", "none", case.settings), seed).model_dump()
+    return simulated(Experiment.of(described | {"algorithm": {"name": "local"}, "guard": {"rule": "none"}}))
+
+
+def one(case: Case, seed: int) -> dict[str, Any]:
     """One run over TLS."""
     from facade.peers import local_network
     from facade.peers.trust.membership import Limits
 
-    facts: dict[str, Any] = {"attack": name, "seed": seed}
+    facts: dict[str, Any] = {"attack": case.name, "seed": seed}
     with tempfile.TemporaryDirectory() as path:
+        directory = Path(path) / "run"
         try:
-            local_network.run(
-                experiment(seed, kind, settings), Path(path) / "run", policy="brisk", limits=Limits(linger=10)
-            )
+            local_network.run(experiment(case, seed), directory, policy="brisk", limits=Limits(linger=10))
         except FacadeError as error:
             return facts | {"ended": str(error)}
-        homes = sorted((Path(path) / "run" / "sites").glob("n*"))
-        return facts | {"ended": "", "alone": alone(seed, settings)} | told(homes)
+        homes = sorted((directory / "sites").glob("n*"))
+        return facts | {"ended": "", "alone": alone(case, seed)} | told(homes)
 
 
-def means(run: dict[str, Any]) -> tuple[float, float]:
+def means(accuracy: dict[str, float], hostile: int) -> tuple[float, float]:
     """Mean accuracy of honest sites of the majority, and of those of the minority."""
-    of = [run["accuracy"][f"n{i}"] for i in range(8) if i != HOSTILE and i not in MINORITY]
-    few = [run["accuracy"][f"n{i}"] for i in MINORITY]
-    return sum(of) / len(of), sum(few) / len(few)
+    honest = {number: accuracy[f"n{number}"] for number in range(8) if number != hostile}
+    few = [value for number, value in honest.items() if number in MINORITY]
+    many = [value for number, value in honest.items() if number not in MINORITY]
+    return sum(many) / len(many), sum(few) / len(few)
 
 
-def worst_gain(run: dict[str, Any]) -> float:
-    """What the honest site that gains least has over training alone."""
-    return min(run["accuracy"][id] - own for id, own in run["alone"].items() if id != f"n{HOSTILE}")
-
-
-def judged(run: dict[str, Any], clean: dict[str, Any]) -> dict[str, Any]:
-    """How a run with an attack compares with the same one without."""
-    if run["ended"]:
-        return {"all_ended": False}
-    lost = [was - now for was, now in zip(means(clean), means(run), strict=True)]
-    hostile = f"n{HOSTILE}"
+def judged(case: Case, run: dict[str, Any], clean: dict[str, float]) -> dict[str, Any]:
+    """How a run compares with the accuracies of the same one without an attack, and with training alone."""
+    hostile = f"n{case.hostile}"
+    now, was = means(run["accuracy"], case.hostile), means(clean, case.hostile)
+    gain = min(run["accuracy"][id] - own for id, own in run["alone"].items() if id != hostile)
+    first = {key: run[key][0] if run[key] else "" for key in ("suspects", "audit_suspects")}
     return {
-        "all_ended": True,
-        "majority_lost": lost[0],
-        "minority_lost": lost[1],
-        "worst_gain": worst_gain(run),
-        "within": lost[0] <= COSTS["majority"] and lost[1] <= COSTS["minority"] and worst_gain(run) >= -COSTS["alone"],
-        "first_in_report": run["suspects"][:1] == [hostile],
-        "first_in_audit": run["audit_suspects"][:1] == [hostile],
-        "innocent_first": any(list(run[key][:1]) not in ([], [hostile]) for key in ("suspects", "audit_suspects")),
+        "majority": now[0],
+        "minority": now[1],
+        "majority_lost": was[0] - now[0],
+        "minority_lost": was[1] - now[1],
+        "worst_gain": gain,
+        "within": was[0] - now[0] <= COSTS["majority"] and was[1] - now[1] <= COSTS["minority"],
+        "gains": gain >= -COSTS["alone"],
+        "named": all(id == hostile for id in first.values()),
+        "innocent_first": any(id not in ("", hostile) for id in first.values()),
     }
 
 
 def main() -> None:
-    """Run what is missing and print a line per run."""
+    """Run what is missing, and print a line per run and one per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/hostile-member.json"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = json.loads(given.out.read_text())["runs"] if given.out.exists() else []
-    known = {(run["attack"], run["seed"]): run for run in done}
-    for name, kind, settings in CASES:
+    runs = json.loads(given.out.read_text())["runs"] if given.out.exists() else []
+    known = {(run["attack"], run["seed"]): run for run in runs}
+    cases = []
+    for case in CASES:
+        verdicts = []
         for seed in range(1, given.seeds + 1):
-            if (name, seed) not in known:
-                known[name, seed] = one(name, kind, settings, seed)
-                given.out.write_text(json.dumps({"runs": list(known.values())}, indent=1) + "\n")
-            print_run(known[name, seed], known[CLEAN[name], seed])
+            if (case.name, seed) not in known:
+                known[case.name, seed] = one(case, seed)
+            run = known[case.name, seed]
+            if run["ended"]:
+                print(f"{case.name:>28} seed {seed}: {run['ended']}", flush=True)
+            else:
+                verdicts.append(judged(case, run, known[case.reference, seed]["accuracy"]))
+                print(f"{case.name:>28} seed {seed}: {line([verdicts[-1]])}", flush=True)
+        cases.append({"attack": case.name, "bar": case.bar, "runs": given.seeds, "ended": len(verdicts)})
+        cases[-1] |= summary(verdicts)
+        given.out.write_text(json.dumps({"cases": cases, "runs": list(known.values())}, indent=1) + "\n")
+        print(f"{case.name:>28} all {len(verdicts)}: {line(verdicts)}", flush=True)
 
 
-def print_run(run: dict[str, Any], clean: dict[str, Any]) -> None:
-    """One line."""
-    where = f"{run['attack']:>24} seed {run['seed']}"
-    if run["ended"]:
-        print(f"{where}: {run['ended']}", flush=True)
-        return
-    majority, minority = (100 * mean for mean in means(run))
-    line = f"{where}: {majority:5.1f} / {minority:5.1f}, worst gain over alone {100 * worst_gain(run):+5.1f}"
-    named = f"suspects {run['suspects']}, by the audit {run['audit_suspects']}"
-    verdict = "" if run is clean else " ok" if judged(run, clean)["within"] else " NOT WITHIN"
-    print(f"{line}; {named}{verdict}", flush=True)
+def summary(verdicts: list[dict[str, Any]]) -> dict[str, float]:
+    """Of several runs: the means of accuracies, the worst of what was lost or gained, and how many were so."""
+    if not verdicts:
+        return {}
+    means = {key: sum(v[key] for v in verdicts) / len(verdicts) for key in ("majority", "minority")}
+    most = {key: max(v[key] for v in verdicts) for key in ("majority_lost", "minority_lost")}
+    counts = {key: sum(v[key] for v in verdicts) for key in ("within", "gains", "named", "innocent_first")}
+    return means | most | {"worst_gain": min(v["worst_gain"] for v in verdicts)} | counts
+
+
+def line(verdicts: list[dict[str, Any]]) -> str:
+    """Several runs in words."""
+    if not verdicts:
+        return "no run ended"
+    s = {key: 100 * value for key, value in summary(verdicts).items()}
+    counts = {key: int(s[key] / 100) for key in ("within", "gains", "named", "innocent_first")}
+    return (
+        f"{s['majority']:.1f} / {s['minority']:.1f}, lost at most {s['majority_lost']:.1f} / {s['minority_lost']:.1f},"
+        f" least gain over alone {s['worst_gain']:+.1f}; within {counts['within']}, gaining {counts['gains']}, named"
+        f" {counts['named']}, innocent first {counts['innocent_first']}"
+    )
 
 
 if __name__ == "__main__":

@@ -3,11 +3,8 @@
 import importlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from facade import run
-from facade.analysis import metrics
 from facade.peers.after.outcome import Outcome
 from facade.peers.local_network import founded
 from peers.makers import QUICK, tiny
@@ -23,25 +20,18 @@ def hostile_member(monkeypatch):
     return importlib.import_module("hostile_member")
 
 
-def simulated(experiment):
-    """What a run without attackers comes to, as the benchmark keeps it."""
-    rows = [row for row in run(experiment).rows if row["kind"] == "final"]
-    accuracy = metrics.accuracy(np.array([row["confusion"] for row in rows])).tolist()
-    return {"accuracy": {f"n{i}": value for i, value in enumerate(accuracy)}}
-
-
 @pytest.mark.parametrize("kind", ["sign-flip", "final-only"])
 def test_one_hostile_member_of_eight_ruins_nothing_and_is_named(kind, hostile_member, tmp_path):
     few = ("training.steps=5",)
-    experiment = hostile_member.experiment(1, kind, few, rounds=45)
+    case, clean = (hostile_member.Case(name, name, few) for name in (kind, "none"))
+    experiment = hostile_member.experiment(case, 1, rounds=45)
     with founded(experiment, tmp_path, "brisk", QUICK) as sites, opened(sites.homes) as nodes:
         outcomes = run_all(nodes)
     assert [type(outcome) for outcome in outcomes.values()] == [Outcome] * 8, outcomes
-    told = hostile_member.told(sites.homes) | {"ended": "", "alone": hostile_member.alone(1, few, 45)}
-    judged = hostile_member.judged(told, simulated(hostile_member.experiment(1, "none", few, rounds=45)))
-    assert judged["majority_lost"] <= 0.02, judged
-    assert judged["minority_lost"] <= 0.04, judged
-    assert (judged["first_in_report"], judged["first_in_audit"], judged["innocent_first"]) == (True, True, False)
+    untroubled = hostile_member.simulated(hostile_member.experiment(clean, 1, rounds=45))
+    run = hostile_member.told(sites.homes) | {"alone": untroubled}
+    judged = hostile_member.judged(case, run, untroubled)
+    assert (judged["within"], judged["named"], judged["innocent_first"]) == (True, True, False), judged
 
 
 @pytest.mark.parametrize("rule", ["none", "fair"])
