@@ -2,11 +2,11 @@
 
 import io
 import re
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from experiments import digits
 from facade.cli import display
 from facade.cli.progress import RunProgress
 
@@ -17,7 +17,7 @@ def bar_of(width, shares):
     """The last line of a run's bar, on a terminal."""
     terminal = io.StringIO()
     console = Console(file=terminal, width=width, force_terminal=True, color_system=None)
-    run = SimpleNamespace(algorithm={"name": "facade"}, training=SimpleNamespace(rounds=1200))
+    run = digits(clusters="9:8", rounds=1200, steps=1, every=80)
     with RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
         progress.start(run, 0)
         progress.evaluated(80, {"clusters": shares}, final=False)

@@ -9,11 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from facade.attacks.attack import Attack
     from facade.core.algorithm import Algorithm
     from facade.core.topology import Topology
     from facade.data.federation import Federation
     from facade.errors import DivergedError, ExperimentError, FacadeError
     from facade.experiment.config import Experiment
+    from facade.guards.guard import Guard
     from facade.runs.result import Result
     from facade.runtimes.run import run
 
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Algorithm": "facade.core.algorithm",
+    "Attack": "facade.attacks.attack",
     "Experiment": "facade.experiment.config",
     "ExperimentError": "facade.errors",
     "FacadeError": "facade.errors",
     "Federation": "facade.data.federation",
+    "Guard": "facade.guards.guard",
     "Result": "facade.runs.result",
     "Topology": "facade.core.topology",
     "DivergedError": "facade.errors",
@@ -33,11 +37,13 @@ _HOMES = {
 
 __all__ = [
     "Algorithm",
+    "Attack",
     "DivergedError",
     "Experiment",
     "ExperimentError",
     "FacadeError",
     "Federation",
+    "Guard",
     "Result",
     "Topology",
     "run",

@@ -115,6 +115,7 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
     for label, group in zip(labels(groups), groups, strict=True):
         estimated = estimates(group, None, local)
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
+        name += "" if group[0].attack is None else f" ({group[0].attack})"
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
         clauses = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}

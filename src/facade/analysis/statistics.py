@@ -221,7 +221,8 @@ def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
     moved = np.array(shifts) - np.mean(shifts, 0)
     noise["worst_node"] = (nodes + moved).min(1)
     if (other := alone(run, local)) is not None:
-        theirs = np.array([metrics.accuracy(c) for c in resampled(other.final.confusion, run.test_of, "local")])
+        same = _of_same_nodes(other, run)
+        theirs = np.array([metrics.accuracy(c) for c in resampled(same, run.test_of, "local")])
         gain = gains(run, other) + moved - (theirs - theirs.mean(0))
         noise |= {"mean_gain": gain.mean(1), "worst_gain": gain.min(1)}
     return noise
@@ -262,13 +263,19 @@ def alone(run: History, local: Sequence[History]) -> History | None:
         and other.seed == run.seed
         and all(other.point.get(k) == v for k, v in wanted)
         and not differing_facts(other.data, run.data)
+        and np.isin(run.nodes, other.nodes).all()
     ]
     return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
 
 
 def gains(run: History, other: History) -> Floats:
-    """[n] final accuracy of every node minus what it reaches in the other run."""
-    return metrics.accuracy(run.final.confusion) - metrics.accuracy(other.final.confusion)
+    """[n] final accuracy of every node minus what it reaches in the other run, in which others may be honest."""
+    return metrics.accuracy(run.final.confusion) - metrics.accuracy(_of_same_nodes(other, run))
+
+
+def _of_same_nodes(other: History, run: History) -> Counts:
+    """[n, C, C] what the nodes of a run came to in another one."""
+    return other.final.confusion[np.searchsorted(other.nodes, run.nodes)]
 
 
 @dataclass(frozen=True)

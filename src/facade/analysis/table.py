@@ -48,6 +48,8 @@ class TableLine:
     """Whether heads were chosen on test data."""
     prior: str | None = None
     """Which prior counts; None with the plain loss."""
+    attack: str | None = None
+    """In words, whose accuracies these are and who attacks; None where nobody does."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Table:
             parts.append(ORACLE_NOTE)
         for prior in sorted({line.prior for line in self.lines if line.prior is not None}):
             parts.append(f"balanced loss, prior = {prior}: predicted {PRIORS[prior]}")
-        return "; ".join(parts)
+        attacks = list(dict.fromkeys(line.attack for line in self.lines if line.attack is not None))
+        return ". ".join(["; ".join(parts), *attacks])
 
 
 def grouped(runs: Sequence[History]) -> list[list[History]]:
@@ -133,6 +136,7 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
             [settlement(run) for run in group],
             any(run.tested_by_oracle for run in group),
             group[0].final.prior,
+            group[0].attack,
         )
         for label, group in zip(labels(groups), groups, strict=True)
     ]

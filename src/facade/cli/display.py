@@ -34,14 +34,30 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
     for name, result in results.items():
         if words := prediction(result.summary, sizes):
             console.print(f"{name}: {words}")
-        sentence = settlement(result.summary, cluster, sizes)
+        bad = result.experiment.attack.nodes
+        sentence = settlement(result.summary, [-1 if node in bad else c for node, c in enumerate(cluster)], sizes)
         if sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
-            console.print(head_strip(result.rows, sizes, console.width), end="")
+            console.print(head_strip(result.rows, sizes, console.width, bad), end="")
             if survey := result.summary.get("survey"):
                 console.print(survey_in_words(survey))
             if warning := health(result.summary):
                 console.print(warning)
+        for words in protection(result):
+            console.print(f"{name}: {words}")
+
+
+def protection(result: Result) -> list[str]:
+    """In words, who attacks, and what the guard did; nothing where there is neither."""
+    from facade.runs.guard_facts import backdoor_in_words, guard_in_words
+    from facade.runs.honest_nodes import attack_in_words
+
+    experiment, summary = result.experiment, result.summary
+    attack = attack_in_words(experiment.model_dump(), experiment.n)
+    names = cluster_names([experiment.data.sizes], len(summary.get("clusters", [])))
+    sentences = [] if attack is None else [f"{attack}."]
+    sentences += [guard_in_words(summary["guard"], names)] if "guard" in summary else []
+    return sentences + ([backdoor_in_words(summary["backdoor"], names)] if "backdoor" in summary else [])
 
 
 def write_summaries(results: Mapping[str, Result], base: Path) -> None:
@@ -100,11 +116,12 @@ def prediction(summary: Row, sizes: Sequence[int]) -> str | None:
 
 
 def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> str | None:
-    """In words, what the choice of heads came to; None for algorithms without heads."""
+    """In words, what the choice of heads came to; None for algorithms without heads. `cluster` is -1 for attackers,
+    whose choice does not count."""
     if summary["choice"] is None:
         return None
     if summary["settled"] is None:
-        return f"{_served(summary)}; which nodes are of one kind, the experiment does not say."
+        return f"{_served(summary, cluster)}; which nodes are of one kind, the experiment does not say."
     if summary["settled"]:
         return "Settled: every cluster found a head of its own."
     names = cluster_names([sizes], len(sizes))
@@ -118,9 +135,10 @@ def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> st
     return "Apart, but not settled: no head is shared, yet a cluster uses several heads."
 
 
-def _served(summary: Row) -> str:
-    """How many nodes every head serves, and how well."""
-    counts = {head: sum(choice == int(head) for choice in summary["choice"]) for head in summary["heads"]}
+def _served(summary: Row, cluster: Sequence[int]) -> str:
+    """How many honest nodes every head serves, and how well."""
+    honest = [choice for choice, of in zip(summary["choice"], cluster, strict=True) if of >= 0]
+    counts = {head: sum(choice == int(head) for choice in honest) for head in summary["heads"]}
     return ", ".join(
         f"head {head} serves {_nodes(counts[head])} at {share:.1%}" for head, share in summary["heads"].items()
     ).capitalize()
@@ -134,8 +152,8 @@ def health(summary: Row) -> str | None:
     return " ".join(sentences) or None
 
 
-def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
-    """The head each node chose (its number), clusters side by side, at a few rounds of the run."""
+def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int, bad: Sequence[int] = ()) -> Text:
+    """The head each node chose (its number; x: an attacker), clusters side by side, at a few rounds of the run."""
     choices: dict[int, list[int]] = {}
     for row in rows:
         if row["kind"] == "round" and "choice" in row:
@@ -147,8 +165,12 @@ def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int) -> Text:
         left = shown
         for start, size in zip(_starts(sizes), sizes, strict=True):
             strip.append("  ")
-            for head in choices[round][start : start + min(size, left)]:
-                strip.append(str(head), style=HEAD_STYLES[head % len(HEAD_STYLES)])
+            for node in range(start, start + min(size, left)):
+                head = choices[round][node]
+                if node in bad:
+                    strip.append("x", style="dim")
+                else:
+                    strip.append(str(head), style=HEAD_STYLES[head % len(HEAD_STYLES)])
             left -= min(size, left)
         strip.append("\n")
     return strip

@@ -28,6 +28,11 @@ def _fields(cls: Any, implied: Mapping[str, Any] = MappingProxyType({})) -> str:
     return ", ".join(f"{f.name} = {_shown(implied.get(f.name, f.default))}" for f in dataclasses.fields(cls))
 
 
+def _sentence(documented: Any) -> str:
+    """The first sentence of what is written below a class, which may take several lines."""
+    return " ".join((documented.__doc__ or "").split("\n\n")[0].split())
+
+
 def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
 
@@ -73,6 +78,28 @@ def _topologies() -> Iterator[Line]:
 
     for name, topology in TOPOLOGIES.items():
         yield name, _first_line(topology), _fields(topology)
+
+
+def _guards() -> Iterator[Line]:
+    from facade.guards import GUARDS
+
+    yield "none", "Use everything as it comes.", ""
+    for name, guard in GUARDS.items():
+        yield name, _sentence(guard), _numbers(guard)
+
+
+def _attacks() -> Iterator[Line]:
+    from facade.attacks import ATTACKS
+
+    for name, attack in ATTACKS.items():
+        all_seeing = " Sees all messages: runs in one piece only." if attack.omniscient else ""
+        yield name, _sentence(attack) + all_seeing, _numbers(attack)
+
+
+def _numbers(cls: Any) -> str:
+    """The fields that are numbers, of classes whose others are set by the experiment or are rules themselves."""
+    own = [field for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING]
+    return ", ".join(f"{field.name} = {_shown(field.default)}" for field in own)
 
 
 def _metrics() -> Iterator[Line]:
@@ -150,6 +177,8 @@ LISTS = {
     "partitions": _partitions,
     "models": _models,
     "topologies": _topologies,
+    "guards": _guards,
+    "attacks": _attacks,
     "metrics": _metrics,
     "settings": _settings,
 }
@@ -158,7 +187,9 @@ LISTS = {
 def list_(
     what: Annotated[
         str | None,
-        typer.Argument(help="algorithms, datasets, skews, partitions, models, topologies, metrics or settings."),
+        typer.Argument(
+            help="algorithms, datasets, skews, partitions, models, topologies, guards, attacks, metrics or settings."
+        ),
     ] = None,
 ) -> None:
     """What there is: names, what they do, fields and their defaults."""

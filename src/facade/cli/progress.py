@@ -25,6 +25,7 @@ from facade.cli.display import health
 from facade.core.names import short
 from facade.core.types import Row
 from facade.data.clusters import cluster_names
+from facade.runs.honest_nodes import attack_in_words
 
 if TYPE_CHECKING:
     from facade.experiment.config import Experiment
@@ -80,6 +81,8 @@ class RunProgress(_Bars):
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
         if done:
             self._console.print(f"{self._label:>8}  continuing after round {done}")
+        if (attack := attack_in_words(experiment.model_dump(), experiment.n)) is not None:
+            self._console.print(f"{self._label:>8}  {attack}.", soft_wrap=True)
 
     def round(self, done: int, rounds: int) -> None:
         if self._task is not None:

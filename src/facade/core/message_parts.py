@@ -109,8 +109,8 @@ def variances(message: Any, names: Set[str]) -> frozenset[str]:
 
 
 def as_matrix(part: Any) -> Tensor:
-    """[b, m, d] all values of a part [b, m, ...], one after the other by name: those who send and those who hold the same
-    part may have its tensors in another order."""
+    """[b, m, d] all values of a part [b, m, ...], one after the other by name: who sends a part and who holds it may
+    have its tensors in different orders."""
     return torch.cat([leaf.flatten(2) for _, leaf in sorted(tree.flatten(part).items())], 2)
 
 

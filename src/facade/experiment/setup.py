@@ -22,7 +22,7 @@ from facade.errors import ExperimentError
 from facade.experiment.algorithm_table import build_algorithm
 from facade.experiment.config import Experiment
 from facade.experiment.sections import TrainingSection
-from facade.experiment.stages import attacked, with_stages
+from facade.experiment.stages import attacked, falsified, stage_warnings, with_stages
 from facade.learning import models
 from facade.learning.inputs import Inputs
 from facade.learning.learner import Learner, Training
@@ -44,7 +44,8 @@ class Setup:
     def shard(self, nodes: Ids) -> Shard:
         """The given nodes as one process hosts them."""
         n, seed = self.federation.n, self.experiment.seed
-        return Shard(nodes, n, seed, self.learner, self.federation.training.only(nodes))
+        held = falsified(self.federation.training.only(nodes), self.experiment, self.federation.classes)
+        return Shard(nodes, n, seed, self.learner, held)
 
     def shards(self) -> list[Shard]:
         """All nodes, divided into runtime.shards consecutive parts."""
@@ -100,7 +101,7 @@ def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algo
         prior=experiment.evaluation.prior,
         founding_n=founding_n,
     )
-    for warning in algorithm.check(plan):
+    for warning in [*algorithm.check(plan), *stage_warnings(experiment)]:
         warnings.warn(warning, stacklevel=2)
     if not plan.fresh and not connected(plan.graph(0)):
         warnings.warn(

@@ -43,6 +43,7 @@ WriteCard = Callable[[list[str], dict[str, str]], str]
 def export(run: str | Path, out: str | Path, node: int | None = None, head: int | None = None) -> WrittenPackage:
     """Write the deployed model of a node, or of the nodes that chose a head, to the directory `out`."""
     result, past = Result.load(run), history.load(run)
+    refuse_attacked(past)
     digests = tree.digests(result.models, len(past.test_of))
     chosen = pick(past, digests, node, head)
     facts = RunDirectory(Path(run)).read("federation.json")
@@ -79,6 +80,15 @@ def _refuse_full(out: Path) -> None:
     """RunDirectoryError unless a directory is new or empty."""
     if out.exists() and not (out.is_dir() and all(store.is_temporary(path) for path in out.iterdir())):
         raise RunDirectoryError(f"{out} is not empty; give a directory that is new or empty")
+
+
+def refuse_attacked(run: History) -> None:
+    """ExperimentError for a run some of whose nodes attacked: what it left is for a study."""
+    if run.attack is not None:
+        raise ExperimentError(
+            f"in {run.path} some nodes attacked ({run.experiment['attack']['kind']}), so that its models are for study"
+            " and not for use; export those of a run without [attack]"
+        )
 
 
 def pick(run: History, digests: list[str], node: int | None, head: int | None) -> int:

@@ -19,6 +19,7 @@ from facade.data.load import read
 from facade.data.matching import matched
 from facade.data.samples import Holdings, Labelled
 from facade.data.section import DataSection
+from facade.export.package import refuse_attacked
 from facade.learning.running_statistics import estimate
 from facade.runs import history
 from facade.runs.result import Result
@@ -78,6 +79,7 @@ class Recommendation:
 def recommend(run: str | Path, data: DataSection) -> Recommendation:
     """All deployed models of a run on the site's data, images scaled as the run's were."""
     result, past = Result.load(run), history.load(run)
+    refuse_attacked(past)
     shape = result.learner.inputs.shape
     scaled = {"size": shape[-1], "channels": shape[0]} if len(shape) == 3 and shape[0] in (1, 3) else {}
     # What is held out as a test counts as well; by halves also two samples of a class can be divided.

@@ -189,7 +189,7 @@ def _strips(comparison: Comparison, run: History) -> list[Panel]:
     if not rows:
         return []
     nodes, title = len(run.test_of), "node, sorted by cluster" if run.clusters else "node"
-    every = list(range(nodes)) if run.cluster is None else np.argsort(run.cluster, kind="stable").tolist()
+    every = run.nodes.tolist() if run.cluster is None else run.nodes[np.argsort(run.cluster, kind="stable")].tolist()
     base = alt.Chart().mark_rect().encode(
         alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, int(run.rounds[-1]) + 1])),
         alt.X2("to"),

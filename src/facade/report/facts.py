@@ -190,12 +190,12 @@ def head_strips(comparison: Comparison, run: History) -> Rows:
     if run.choice is None or run.choice.shape[1] > MOST_NODES:
         return []
     cluster, rows = comparison.clusters_of(run), []
-    for node, choices in enumerate(run.choice.T):
-        chosen = zip(choices.tolist(), run.rounds.tolist(), strict=True)
+    for place, choices in enumerate(run.choice.T):
+        chosen, node = zip(choices.tolist(), run.rounds.tolist(), strict=True), int(run.nodes[place])
         for head, stretch in itertools.groupby(chosen, lambda at: at[0]):
             played = [round for _, round in stretch]
             stretched = {"from": played[0], "to": played[-1] + 1}
-            rows.append({"node": node, "cluster": cluster[node], "head": f"head {head}"} | stretched)
+            rows.append({"node": node, "cluster": cluster[place], "head": f"head {head}"} | stretched)
     return rows
 
 
@@ -209,9 +209,10 @@ def node_gains(comparison: Comparison) -> Rows:
         each = [gains(run, other) for run in subject.runs if (other := alone(run, local)) is not None]
         if len(each) < len(subject.runs) or not each:
             continue
-        cluster = comparison.clusters_of(subject.runs[0])
-        for node, gain in enumerate(np.mean(each, 0)):
-            rows.append({"who": subject.label, "node": node, "cluster": cluster[node], "gain": _tidy(100 * gain)})
+        first = subject.runs[0]
+        nodes = zip(first.nodes.tolist(), comparison.clusters_of(first), np.mean(each, 0), strict=True)
+        for node, cluster, gain in nodes:
+            rows.append({"who": subject.label, "node": node, "cluster": cluster, "gain": _tidy(100 * gain)})
     return rows
 
 

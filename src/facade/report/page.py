@@ -21,6 +21,7 @@ from facade.files import store
 from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.panels import Figure
+from facade.report.protection import protection
 from facade.report.samples import samples
 from facade.report.verdicts import priors, verdicts
 from facade.runs.history import History
@@ -114,6 +115,7 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
         "verdicts": verdicts(comparison),
         "notes": notes,
         "priors": priors(comparison),
+        "protection": protection(comparison),
         "samples": samples(comparison, show_samples),
         "with_local": any(run.algorithm == "local" for run in comparison.runs),
     }

@@ -23,6 +23,7 @@ from facade.data.clusters import cluster_sizes
 from facade.errors import RunDirectoryError
 from facade.experiment.decisive_settings import decisive_settings
 from facade.runs.federation_facts import differing_facts
+from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes, of_honest
 from facade.runs.rows import RowsFile
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import SurveyFacts, survey_of
@@ -30,7 +31,7 @@ from facade.runs.survey_facts import SurveyFacts, survey_of
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All nodes, tested at one moment."""
+    """All honest nodes, tested at one moment."""
 
     round: int
     confusion: Counts
@@ -49,7 +50,8 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class History:
-    """A finished run, from its rows alone."""
+    """A finished run, from its rows alone. Where nodes attack, all of it is of the honest ones: n is their number, and
+    `nodes` says which they are."""
 
     path: Path
     experiment: Row
@@ -70,6 +72,8 @@ class History:
     final: Evaluation
     heard_finally: float
     """Payload bytes of the final exchange, the mean over nodes."""
+    nodes: Counts
+    """[n] their numbers in the run, ascending: all, unless some attack."""
     data: Row = field(default_factory=dict)
     """What federation.json says."""
     survey: SurveyFacts | None = None
@@ -89,6 +93,11 @@ class History:
     def algorithm(self) -> str:
         """The algorithm's name."""
         return str(self.experiment["algorithm"]["name"])
+
+    @property
+    def attack(self) -> str | None:
+        """In words, whose accuracies these are and who attacks; None where nobody does."""
+        return attack_in_words(self.experiment, len(self.data["images"]))
 
     @property
     def seed(self) -> int:
@@ -158,7 +167,8 @@ def load(path: str | Path) -> History:
         raise RunDirectoryError(f"{path} holds no run (there is no experiment.toml in it)")
     experiment, facts = directory.experiment(), directory.read("federation.json")
     n = len(facts["images"])
-    gathered = _gather(directory.rows, n)
+    nodes = honest_nodes(experiment, n)
+    gathered = _gather(directory.rows, n, attackers(experiment))
     if gathered.final is None:
         rounds = experiment["training"]["rounds"]
         if directory.finished:
@@ -175,32 +185,35 @@ def load(path: str | Path) -> History:
         path=directory.path,
         experiment=experiment,
         classes=facts["classes"],
-        cluster=None if facts["cluster"] is None else np.array(facts["cluster"]),
+        cluster=None if facts["cluster"] is None else np.array(facts["cluster"])[nodes],
         # Runs of the first version do not say who shares a test set; clusters did.
-        test_of=np.array(facts.get("test_of") or facts["cluster"] or range(n)),
+        test_of=np.array(facts.get("test_of") or facts["cluster"] or range(n))[nodes],
         rounds=np.array(gathered.rounds, np.int64),
         heard=np.array(gathered.heard),
         choice=np.array(gathered.choice) if gathered.choice else None,
         evaluations=gathered.evaluations,
         final=evaluation,
         heard_finally=heard_finally,
+        nodes=nodes,
         data=facts,
         survey=survey_of(gathered.one_node),
     )
 
 
-def _gather(rows: RowsFile, n: int) -> _Gathered:
+def _gather(rows: RowsFile, n: int, bad: list[int]) -> _Gathered:
+    """What the rows of n nodes say, without those of the nodes that attack."""
     gathered = _Gathered()
     for (round, kind), group in itertools.groupby(rows, key=lambda row: (row["round"], row["kind"])):
-        moment = list(group)
-        if len(moment) != n:
+        whole = list(group)
+        moment = list(of_honest(whole, bad))
+        if len(whole) != n:
             warnings.warn(
-                f"{rows.path}: round {round} has {kind} rows of {len(moment)} of {n} nodes; they are ignored",
+                f"{rows.path}: round {round} has {kind} rows of {len(whole)} of {n} nodes; they are ignored",
                 stacklevel=3,
             )
         elif kind == "round":
             gathered.rounds.append(round)
-            gathered.heard.append(sum(row["bytes"] for row in moment) / n)
+            gathered.heard.append(_bytes(moment))
             if "choice" in moment[0]:
                 gathered.choice.append([row["choice"] for row in moment])
             if "heads_found" in moment[0]:
@@ -208,8 +221,13 @@ def _gather(rows: RowsFile, n: int) -> _Gathered:
         elif kind == "evaluation":
             gathered.evaluations.append(_evaluation(moment))
         elif kind == "final":
-            gathered.final = _evaluation(moment), sum(row["bytes"] for row in moment) / n
+            gathered.final = _evaluation(moment), _bytes(moment)
     return gathered
+
+
+def _bytes(rows: list[Row]) -> float:
+    """Payload bytes, the mean over nodes."""
+    return float(sum(row["bytes"] for row in rows) / len(rows))
 
 
 def _evaluation(rows: list[Row]) -> Evaluation:

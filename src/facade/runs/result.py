@@ -26,6 +26,7 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.learner import Learner
 from facade.runs.federation_facts import federation_without_samples
+from facade.runs.honest_nodes import of_honest
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import survey_of
 
@@ -82,25 +83,28 @@ class Result:
         return self.learner.module(tree.rows(self.models, node))
 
 
-def summarise(rows: Iterable[Row], cluster: Counts | None) -> Row:
-    """The numbers of a finished run, from its rows alone."""
-    finals: list[Row] = []
+def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = ()) -> Row:
+    """The numbers of a finished run, from its rows alone; those of the nodes `bad`, which attack, are left out."""
+    every: list[Row] = []
     last: list[Row] = []
     one_node: list[Row] = []
-    heard = 0
+    heard, first = 0, min(set(range(len(bad) + 1)).difference(bad))
+    left_out = frozenset(bad)
     for row in rows:
-        if row["kind"] == "round":
+        if row["kind"] == "final":
+            every.append(row)
+        elif row["kind"] == "round" and row["node"] not in left_out:
             heard += row["bytes"]
-            if row["node"] == 0 and "heads_found" in row:
+            if row["node"] == first and "heads_found" in row:
                 one_node.append({name: row[name] for name in ("round", "heads_found", "heads_worth")})
             if last and last[0]["round"] != row["round"]:
                 last = []
             last.append(row)
-        elif row["kind"] == "final":
-            finals.append(row)
+    finals = list(of_honest(every, bad))
+    of_finals = None if cluster is None else cluster[[row["node"] for row in finals]]
     return (
-        judge(finals, cluster)
-        | under_other_prior(finals, cluster)
+        judge(every, cluster, bad)
+        | under_other_prior(finals, of_finals)
         | health_of_heads(last)
         | ({} if (survey := survey_of(one_node)) is None else {"survey": dataclasses.asdict(survey)})
         | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
@@ -122,11 +126,15 @@ def health_of_heads(last: list[Row]) -> Row:
     return {"dead_heads": {str(j): since for j, since in dead.items()}, "alike_heads": alike}
 
 
-def judge(rows: list[Row], cluster: Counts | None) -> Row:
-    """All metrics of one evaluation (its rows in node order)."""
-    confusion = np.array([row["confusion"] for row in rows], dtype=np.int64)
-    choice = np.array([row["choice"] for row in rows]) if "choice" in rows[0] else None
-    return measure(confusion, cluster, choice)
+def judge(rows: list[Row], cluster: Counts | None, bad: Sequence[int] = ()) -> Row:
+    """All metrics of one evaluation (its rows in node order), without the nodes `bad`, which attack; `choice` has all
+    of them in their places."""
+    honest = list(of_honest(rows, bad))
+    nodes = [row["node"] for row in honest]
+    confusion = np.array([row["confusion"] for row in honest], dtype=np.int64)
+    choice = np.array([row["choice"] for row in honest]) if "choice" in rows[0] else None
+    judged = measure(confusion, None if cluster is None else cluster[nodes], choice)
+    return judged if choice is None else judged | {"choice": [row["choice"] for row in rows]}
 
 
 def under_other_prior(rows: list[Row], cluster: Counts | None) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypedDict
 
@@ -23,6 +23,8 @@ from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
 from facade.runs.environment import environment
+from facade.runs.guard_facts import backdoor_facts, guard_facts
+from facade.runs.honest_nodes import of_honest
 from facade.runs.result import Result, health_of_heads, judge, summarise
 from facade.runs.rows import in_order
 from facade.runs.run_directory import RunDirectory
@@ -190,8 +192,9 @@ class Recorder:
         for kind in ("evaluation", "final"):  # without a final exchange, both come at once
             tested = [row for row in rows if row["kind"] == kind]
             if tested:
-                heads = health_of_heads([row for row in rows if row["kind"] == "round"])
-                judged = judge(tested, self.setup.federation.cluster) | heads
+                bad = self.setup.experiment.attack.nodes
+                heads = health_of_heads(list(of_honest((row for row in rows if row["kind"] == "round"), bad)))
+                judged = judge(tested, self.setup.federation.cluster, bad) | heads
                 self._progress.evaluated(done, judged, final=kind == "final")
         self._progress.round(done, self.setup.plan.rounds)
 
@@ -221,8 +224,9 @@ class Recorder:
         """Sum up the run from its rows and what is left of the nodes; `facts` are added to the summary."""
         setup, files = self.setup, self._files
         rows = self._rows if files is None else files.rows
-        summary = summarise(rows, setup.federation.cluster) | {
-            "seconds": time.perf_counter() - self._started,
+        seconds = time.perf_counter() - self._started
+        summary = self._summary(rows) | {
+            "seconds": seconds,
             "model_sha256": tree.joint(final.model_digests),
             "state_sha256": tree.joint(final.state_digests),
             "run_dir": None if files is None else str(files.path),
@@ -236,6 +240,15 @@ class Recorder:
             models, path = load_file(files.path / "models.safetensors"), files.path
         self._progress.finish(summary)
         return Result(setup.experiment, rows, summary, models, setup.learner, path)
+
+    def _summary(self, rows: Sequence[Row]) -> Row:
+        """What the rows of the finished run say."""
+        bad, cluster = self.setup.experiment.attack.nodes, self.setup.federation.cluster
+        summary = summarise(rows, cluster, bad) | guard_facts(rows, self.setup)
+        if self.setup.federation.triggered is not None:
+            finals = [row for row in of_honest(rows, bad) if row["kind"] == "final"]
+            summary |= backdoor_facts(finals, cluster)
+        return summary
 
     def _way_on(self) -> str:
         if self._files is None:
