@@ -23,12 +23,12 @@ def about(member, unused, sites=EIGHT):
 
 def test_who_is_not_used_by_anybody_is_first():
     found = suspects(words(about("n2", 40) | about("n5", 8)))
-    assert found == [Suspect("n2", 1.0, 7), Suspect("n5", pytest.approx(0.2), 7)]
+    assert found == [Suspect("n2", 1.0, 7, False), Suspect("n5", pytest.approx(0.2), 7, False)]
 
 
 def test_one_message_in_the_final_exchange_is_enough_if_all_dropped_it():
     pairs = about("n2", 1)
-    assert suspects(words(pairs, at_end=pairs)) == [Suspect("n2", 1.0, 7)]
+    assert suspects(words(pairs, at_end=pairs)) == [Suspect("n2", 1.0, 7, True)]
 
 
 def test_what_a_single_site_says_makes_nobody_a_suspect():
@@ -37,7 +37,7 @@ def test_what_a_single_site_says_makes_nobody_a_suspect():
 
 
 def test_a_member_that_ruins_the_head_of_two_sites_is_a_suspect_for_their_word():
-    assert suspects(words(about("n2", 40, ["n6", "n7"]))) == [Suspect("n2", 1 / 6, 2)]
+    assert suspects(words(about("n2", 40, ["n6", "n7"]))) == [Suspect("n2", 1 / 6, 2, False)]
 
 
 def test_where_much_of_everybody_is_dropped_nobody_stands_out():

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from facade.peers.after.audit import Audit
 
 _UNHEARD = ("missed", "refused", "dropped")
-_NUMBERS = ("accuracy %", "gain over alone", "head", "images", "unused %", "of its group %", "gate closed")
-_WORDS = ("not heard in time", "refused", "dropped")
+_NUMBERS = ("accuracy", "gain", "head", "images", "unused", "group", "gate")
+_WORDS = ("unheard", "refused", "dropped")
 """Columns that hold a number, and those that do not."""
 
 
 def print_sites(comparison: dict[str, Any]) -> None:
     """Accuracy, gain and participation of every site, then what they have in common."""
     table = Table(
-        title=f"{comparison['federation']}: {comparison['algorithm']}, policy {comparison['policy']}",
+        title=f"{comparison['federation']}: {comparison['algorithm']}, policy {comparison['policy']}; shares in %",
         title_justify="left",
     )
     table.box, table.padding, table.pad_edge = None, (0, 2, 0, 0), False
@@ -53,7 +53,8 @@ def print_sites(comparison: dict[str, Any]) -> None:
 
 
 def _suspicion(suspect: dict[str, Any]) -> str:
-    return f"suspect: {suspect['id']}, {100 * suspect['share']:.0f} % of it not used, by {suspect['sites']} sites"
+    when = "in the final exchange" if suspect["at_end"] else "of its messages"
+    return f"suspect: {suspect['id']}, not used {100 * suspect['share']:.0f} % {when}, by {suspect['sites']} sites"
 
 
 def print_audit(console: Console, audit: Audit) -> None:

@@ -36,6 +36,8 @@ class Suspect:
     over all rounds or in the final exchange, whichever is more."""
     sites: int
     """Sites that did not use something of it."""
+    at_end: bool
+    """Whether the share is that of the final exchange."""
 
 
 def unused_share(words: Iterable[Word]) -> float:
@@ -60,9 +62,9 @@ def suspects(words: Sequence[Word]) -> list[Suspect]:
 
 
 def _judged(id: str, words: list[Word]) -> Suspect:
-    shares = (word.unused / word.came for word in words)
-    share = max(_mean_but_the_highest(shares), _mean_but_the_highest(float(word.at_end) for word in words))
-    return Suspect(id, share, sum(word.unused > 0 for word in words))
+    over_all = _mean_but_the_highest(word.unused / word.came for word in words)
+    at_end = _mean_but_the_highest(float(word.at_end) for word in words)
+    return Suspect(id, max(over_all, at_end), sum(word.unused > 0 for word in words), at_end > over_all)
 
 
 def _mean_but_the_highest(values: Iterable[float]) -> float:
