@@ -52,6 +52,8 @@ def test_nobody_is_a_suspect_where_nothing_came_or_one_site_alone_heard_it():
     assert suspects([Word("a", "b", 9, 9, True), Word("b", "a", 9, 0, False)]) == []
 
 
-def test_a_share_is_of_all_messages_that_came():
-    assert unused_share([Word("a", "b", 30, 3, False), Word("c", "b", 10, 1, True)]) == 0.1
-    assert unused_share([]) == 0.0
+def test_every_site_counts_alike_in_a_share_whatever_numbers_it_claims():
+    assert unused_share([Word("a", "b", 30, 3, False), Word("c", "b", 10, 3, True)]) == pytest.approx(0.2)
+    slander = Word("d", "b", 1, 1 << 50, True)
+    assert unused_share([Word("a", "b", 30, 3, False), Word("c", "b", 10, 1, True), slander]) == pytest.approx(0.4)
+    assert unused_share([Word("a", "b", 0, 0, False)]) == 0.0

@@ -26,7 +26,7 @@ def print_sites(comparison: dict[str, Any]) -> None:
         title=f"{comparison['federation']}: {comparison['algorithm']}, policy {comparison['policy']}; shares in %",
         title_justify="left",
     )
-    table.box, table.padding, table.pad_edge = None, (0, 2, 0, 0), False
+    table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
     table.add_column("site")
     for heading in _NUMBERS:
         table.add_column(heading, justify="right")

@@ -25,6 +25,11 @@ class Word:
     at_end: bool
     """Whether that of the final exchange was."""
 
+    @property
+    def share(self) -> float:
+        """Of those that came, how many were not used."""
+        return min(self.unused, self.came) / self.came
+
 
 @dataclass(frozen=True)
 class Suspect:
@@ -41,9 +46,10 @@ class Suspect:
 
 
 def unused_share(words: Iterable[Word]) -> float:
-    """Of all messages that the words are about, the share that was not used."""
-    listed = list(words)
-    return sum(word.unused for word in listed) / max(1, sum(word.came for word in listed))
+    """Of the messages that the words are about, the share that was not used; every word counts alike, for a site may
+    claim any number."""
+    shares = [word.share for word in words if word.came]
+    return statistics.fmean(shares) if shares else 0.0
 
 
 def suspects(words: Sequence[Word]) -> list[Suspect]:
@@ -62,7 +68,7 @@ def suspects(words: Sequence[Word]) -> list[Suspect]:
 
 
 def _judged(id: str, words: list[Word]) -> Suspect:
-    over_all = _mean_but_the_highest(word.unused / word.came for word in words)
+    over_all = _mean_but_the_highest(word.share for word in words)
     at_end = _mean_but_the_highest(float(word.at_end) for word in words)
     return Suspect(id, max(over_all, at_end), sum(word.unused > 0 for word in words), at_end > over_all)
 
