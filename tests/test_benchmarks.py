@@ -5,7 +5,7 @@ import json
 import pytest
 from torch import nn
 
-from facade.benchmarks import efficiency, overhead, scaling
+from facade.benchmarks import efficiency, guarding, overhead, scaling
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
 from facade.cli import bench as command
@@ -20,6 +20,14 @@ def test_the_overhead_of_heads_is_counted_for_every_k(monkeypatch):
     assert costs["k=1"]["state_bytes"] == pytest.approx(1, abs=0.01)
     assert costs["k=5"]["state_bytes"] > costs["k=2"]["state_bytes"] > 1
     assert {k["message_bytes"] for k in costs.values()} == {8}, "a choice, whatever the number of heads"
+
+
+def test_a_guarded_round_is_measured_against_an_unguarded_one(monkeypatch):
+    monkeypatch.setattr(guarding, "MODEL", "mlp")
+    monkeypatch.setattr(guarding, "SHAPE", SMALL)
+    cost = guarding.run(quick=True)["guard"]
+    assert cost["guarded_over_unguarded"]["median"] > 0
+    assert cost["guarded_seconds"] > 0
 
 
 def test_rounds_advance_a_real_run():

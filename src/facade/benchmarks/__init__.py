@@ -12,6 +12,11 @@ def parts(runtime: str) -> dict[str, Callable[[bool], dict[str, Any]]]:
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
-    from facade.benchmarks import efficiency, overhead, scaling
+    from facade.benchmarks import efficiency, guarding, overhead, scaling
 
-    return {"efficiency": efficiency.run, "scaling": scaling.run, "overhead": overhead.run}
+    return {
+        "efficiency": efficiency.run,
+        "scaling": scaling.run,
+        "overhead": overhead.run,
+        "guard": guarding.run,
+    }

@@ -13,7 +13,7 @@ from facade.core.names import look_up
 
 
 def bench(
-    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling or overhead.")] = None,
+    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling, overhead or guard.")] = None,
     runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
