@@ -10,6 +10,7 @@ import pytest
 
 from facade.peers.local_network import Processes
 from facade.testing import contract
+from facade.testing import driven as driving
 from peers.makers import kept_ports
 
 ROOT = Path(__file__).parents[1]
@@ -42,8 +43,18 @@ def test_federations_are_made_in_python_as_the_page_on_data_says(capsys):
 def test_an_own_algorithm_is_tested_as_the_page_on_algorithms_says(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     names = {}
-    exec(blocks("docs/algorithms.md", "python")[-1], names)
+    exec(blocks("docs/algorithms.md", "python")[0], names)
     names["test_quick_mean_keeps_the_contract"](contract.check_message_schema)
+
+
+def test_a_guard_and_an_attack_of_ones_own_are_written_as_the_page_on_algorithms_says(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(blocks("docs/algorithms.md", "python")[1])
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment = contract.tiny("facade", "guard.rule=mine:Modest", "attack.kind=mine:Loud", "attack.nodes=[1]")
+    contract.check_shard_invariant(experiment)
+    dropped = driving.result_of(experiment).summary["guard"]["dropped"]
+    assert dropped["attackers"] == 1
+    assert dropped["honest"] == 0
 
 
 def test_the_way_through_the_code_has_at_most_twelve_files_and_all_exist():
