@@ -4,9 +4,9 @@
 
 Eight sites, each a process of its own, talk over mutual TLS on this machine: digits, six upright and two upside down,
 FACADE that finds its groups itself, guard "fair", policy brisk, 60 rounds. Member n2, one of the six, attacks from the
-first round on. Every attack is compared with the same run without one, and with training alone; in other cases nobody
-is guarded, or the member is one of the two. The file is rewritten after every case, and finished runs are skipped on
-the next call; a run takes 10 to 20 seconds on two cores.
+first round on. Every attack is compared with the same run without one, and with training alone. In further cases it
+begins when groups have been found, nobody is guarded, or the member is one of the two. The file is rewritten after
+every case, and finished runs are skipped on the next call; a run takes 10 to 20 seconds on two cores.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ CASES = [
         "hostile_member:NegativeVariances",
         AVERAGED,
         reference="none, averaged variances",
+    ),
+    *(
+        Case(f"{kind} from round 45", kind, ("attack.start=45",), bar=False)
+        for kind in ("sign-flip", "noise", "false-head")
     ),
     *(Case(f"{kind}, no guard", kind, ("guard.rule=none",), bar=False) for kind in ("sign-flip", "final-only")),
     *(Case(f"{kind}, in the minority", kind, hostile=6, bar=False) for kind in ("sign-flip", "final-only")),
@@ -194,8 +198,15 @@ def main() -> None:
                 print(f"{case.name:>28} seed {seed}: {line([verdicts[-1]])}", flush=True)
         cases.append({"attack": case.name, "bar": case.bar, "runs": given.seeds, "ended": len(verdicts)})
         cases[-1] |= summary(verdicts)
-        given.out.write_text(json.dumps({"cases": cases, "runs": list(known.values())}, indent=1) + "\n")
+        given.out.write_text(written(cases, list(known.values())))
         print(f"{case.name:>28} all {len(verdicts)}: {line(verdicts)}", flush=True)
+
+
+def written(cases: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
+    """JSON with a line for every case and every run."""
+    tables = {"cases": cases, "runs": runs}
+    lists = (f'"{name}": [\n' + ",\n".join(map(json.dumps, each)) + "\n]" for name, each in tables.items())
+    return "{\n" + ",\n".join(lists) + "\n}\n"
 
 
 def summary(verdicts: list[dict[str, Any]]) -> dict[str, float]:
