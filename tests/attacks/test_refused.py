@@ -6,6 +6,7 @@ from facade import ExperimentError
 from facade.attacks import ATTACKS
 from facade.experiment.setup import planned, set_up
 from facade.guards import GUARDS
+from facade.peers.trust.site import refuse_foreign_names
 from facade.testing.contract import tiny
 
 BAD = "attack.nodes=[1]"
@@ -61,6 +62,14 @@ def test_a_fixed_number_of_heads_is_warned_of_where_there_is_a_guard():
         planned(tiny("facade", "guard.rule=fair", "algorithm.heads=2", *SURVEYED))
     planned(tiny("facade", "guard.rule=fair", "algorithm.heads=auto", *SURVEYED))
     planned(tiny("facade", "algorithm.heads=2", *SURVEYED))
+
+
+@pytest.mark.parametrize("named", ["guard.rule=guards.own:Nothing", "attack.kind=attacks.own:Contrary"])
+def test_a_real_site_runs_no_rule_or_attack_that_it_has_not_allowed(named):
+    experiment = tiny("facade", named, *([BAD] if "attack" in named else [])).model_dump()
+    with pytest.raises(ExperimentError, match="code that this site has not allowed"):
+        refuse_foreign_names(experiment, [])
+    refuse_foreign_names(experiment, [named.partition("=")[2]])
 
 
 def test_who_trains_alone_has_no_guard_and_no_attackers_but_names_are_checked():
