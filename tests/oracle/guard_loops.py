@@ -116,16 +116,20 @@ def krum(places: list[Place], progress: float) -> Verdicts:
     return by_group(places, [p.value for p in places], nearest_to_most), [False] * len(places)
 
 
+def half_way(place: Place) -> Numbers:
+    return [(mine + theirs) / 2 for mine, theirs in zip(place.held, place.value, strict=True)]
+
+
 def harmful(
     places: list[Place], times: float, floor: float, affordable: int | None = None, several: int = 3
 ) -> list[bool]:
     """Which raise the loss more than `times` what is usual, or the floor where too little says what is usual; of those
     that can be judged, the `affordable` that differ most are."""
     (own,) = (p for p in places if p.own)
-    before = own.loss(own.value)
+    before = own.loss(half_way(own))
     can = [i for i, p in enumerate(places) if p.other and p.judged]
     suspects = sorted(can, key=lambda i: -distance(places[i].value, places[i].held))[:affordable]
-    rises = {i: places[i].loss(places[i].value) - before for i in suspects}
+    rises = {i: places[i].loss(half_way(places[i])) - before for i in suspects}
     enough = len(suspects) >= several and 2 * len(suspects) > sum(p.other for p in places)
     usual = max(lower_median(list(rises.values())), 0.0) if enough else 0.0
     most = max(times * usual, floor)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from oracle import class_loops
 from oracle.loops import Model, Moments, Node, World, average, core_of, head_of
 
-SURE, CLEAR, ALONE, FEW, WORTH = 2.5, 1.0, 1.25, 3.5, 0.07
+SURE, CLEAR, ALONE, FEW, LEFT, WORTH = 2.5, 1.0, 1.25, 3.5, 0.25, 0.07
 
 
 @dataclass
@@ -292,8 +292,11 @@ def _end(world: World, fields: Surveyed, t: int, node: Node, looks: Looks) -> No
     largest = rows.index(max(rows))
     node["clear"] = all(errors > CLEAR for head, errors in enumerate(against) if head != nearest)
     node["head"] = nearest if nearest != largest and against[largest] > CLEAR else largest
-    if node["by classes"] and node["group"] in groups:
-        node |= {"head": groups.index(node["group"]), "clear": True}
+    others = sum(_counts(_others(world, node, looks, node["group"])).values())
+    emptied = others < LEFT * sum(_counts(looks.own).values())
+    if node["group"] in groups and (node["by classes"] or emptied):
+        fields.seen.add("by classes" if node["by classes"] else "emptied")
+        node |= {"head": groups.index(node["group"]), "clear": node["by classes"]}
     node |= {"over": t, "shares": {h: r / sum(rows) for h, r in enumerate(rows)}, "heard": [0.0] * 4, "mean": sum(
         sum(count for count, _ in centre.values()) for centre in node["centres"]
     )}  # fmt: skip

@@ -101,8 +101,8 @@ class Algorithm(ABC, Generic[State]):
         return [part_of(heard, name) for name in names]
 
     def implausible(self, turn: Turn, state: State, heard: Heard) -> Tensor:
-        """[S, m] UNLIKELY where a message says what an honest node would hardly say: a guard drops it whole. A_LIE
-        where none would: its sender is not heard again."""
+        """[S, m] A_LIE where a message says what no honest node would say: a guard drops it and no longer hears its
+        sender. UNCHECKED where that cannot be told: it is used of those whose earlier messages were in order."""
         return torch.zeros_like(heard.sender)
 
     def refuse(self, turn: Turn, message: Any) -> str | None:

@@ -12,8 +12,8 @@ from facade.core import tree
 from facade.core.messages import Deliveries, Inbox
 from facade.core.tree import Params
 
-UNLIKELY, A_LIE = 1, 2
-"""What a message says is not used this time; proves that its sender is not honest."""
+UNCHECKED, A_LIE = 1, 2
+"""What a message says could be true or not; proves that its sender is not honest."""
 
 
 class Heard(NamedTuple):

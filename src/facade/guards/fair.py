@@ -27,7 +27,7 @@ class Fair(Guard):
     """Drop what raises the loss on one's own samples, clip what differs much, leave out extremes."""
 
     gate = True
-    reach: float = 0.5
+    reach: float = 1.0
     """Where too little was heard to compare, the share of its norm that one's own may be moved by."""
     own_data: OwnData = field(default_factory=lambda: OwnData(floor=0.6))
     trimmed: Trimmed = field(default_factory=Trimmed)
@@ -46,7 +46,7 @@ class Fair(Guard):
             return torch.zeros_like(part.here), None
         suspect = part.distances().masked_fill(~(part.others & part.judged), -1.0)
         places = torch.cat([part.own.long().argmax(1, keepdim=True), suspect.topk(count, dim=1).indices], 1)
-        harmful, own_loss = self.own_data.harmful(part.at(places))
+        harmful, own_loss = self.own_data.harmful(part.at(places), part.others.sum(1))
         return torch.zeros_like(part.here).scatter(1, places, harmful), own_loss
 
     def _radius(self, part: PartHeard, harmful: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from facade.core import tree
 from facade.core.message_parts import (
     A_LIE,
-    UNLIKELY,
+    UNCHECKED,
     Heard,
     MessagePart,
     as_inbox,
@@ -52,6 +52,8 @@ class GuardedState(NamedTuple):
     place among the algorithm's parts; -1: none."""
     caught: Tensor
     """[S, n] who has said what no honest node would say, as far as a node heard it; it does not hear them again."""
+    met: Tensor
+    """[S, n] whose messages could be checked, and were no lies."""
     closed: Tensor
     """[S] whether the last gate was closed: the node went on as if it had heard nobody."""
 
@@ -76,15 +78,15 @@ class Guarded(Stage):
     """Of the run."""
 
     def own_members(self) -> tuple[dict[str, int], frozenset[str]]:
-        return {"caught": 1}, frozenset({"dropped"})
+        return {"caught": 1, "met": 1}, frozenset({"dropped"})
 
     def init(self, shard: Shard) -> GuardedState:
         nodes = len(shard.nodes)
         nobody = torch.full((nodes, MOST_NOTED), -1)
         usual = torch.zeros(nodes, dtype=torch.float64)
         no = torch.zeros(nodes, dtype=torch.bool)
-        nobody_caught = torch.zeros(nodes, shard.n, dtype=torch.bool)
-        return GuardedState(self.inner.init(shard), usual, nobody, nobody, nobody_caught, no)
+        unknown = torch.zeros(nodes, shard.n, dtype=torch.bool)
+        return GuardedState(self.inner.init(shard), usual, nobody, nobody, unknown, unknown, no)
 
     def local(self, turn: Turn, state: GuardedState) -> GuardedState:
         return state._replace(inner=self.inner.local(turn, state.inner))
@@ -159,12 +161,17 @@ class Guarded(Stage):
 
     def _shunned(self, turn: Turn, state: GuardedState, heard: Heard) -> tuple[GuardedState, Tensor]:
         """Who has been caught by now, and the messages [b, m] that are not used at all."""
-        said = self.inner.implausible(turn, state.inner, heard) * heard.others
-        senders = heard.sender.clamp(min=0)
-        caught = heard.others & ((said == A_LIE) | state.caught.gather(1, senders))
+        said, senders = self.inner.implausible(turn, state.inner, heard), heard.sender.clamp(min=0)
         rows = torch.arange(len(senders)).unsqueeze(1).expand_as(senders)
-        everyone = state.caught.index_put((rows[caught], senders[caught]), torch.tensor(True))
-        return state._replace(caught=everyone), caught | (said == UNLIKELY)
+        caught = heard.others & ((said == A_LIE) | state.caught[rows, senders])
+        unknown = heard.others & (said == UNCHECKED) & ~state.met[rows, senders]
+        in_order = heard.others & (said == 0)
+        yes = torch.tensor(True)
+        state = state._replace(
+            caught=state.caught.index_put((rows[caught], senders[caught]), yes),
+            met=state.met.index_put((rows[in_order], senders[in_order]), yes),
+        )
+        return state, caught | unknown
 
     def _seen(self, turn: Turn, heard: Heard, part: MessagePart) -> PartHeard:
         """A part as a guard sees it."""
@@ -208,15 +215,12 @@ def _blocks(inbox: Inbox) -> Iterator[slice]:
 
 def _noted(heard: Heard, dropped: list[Tensor]) -> dict[str, Tensor]:
     """Who was dropped in which part: the first MOST_NOTED of every node, by part and sender."""
-    nobody = torch.full((len(heard.own), MOST_NOTED), -1)
-    if not dropped:
-        return {"dropped": nobody, "dropped_part": nobody}
     every = torch.cat(dropped, 1)
     senders = torch.cat([heard.sender] * len(dropped), 1)
     parts = torch.arange(len(dropped)).repeat_interleave(heard.sender.shape[1]).expand_as(senders)
     order = torch.argsort((~every).long(), dim=1, stable=True)[:, :MOST_NOTED]
     shown = every.gather(1, order)
-    noted = [torch.where(shown, of.gather(1, order), -1) for of in (senders, parts)]
-    widths = MOST_NOTED - order.shape[1]
-    padded = [torch.nn.functional.pad(each, (0, widths), value=-1) for each in noted]
-    return {"dropped": padded[0], "dropped_part": padded[1]}
+    empty = MOST_NOTED - order.shape[1]
+    noted = {"dropped": senders, "dropped_part": parts}
+    shown_of = {name: torch.where(shown, of.gather(1, order), -1) for name, of in noted.items()}
+    return {name: torch.nn.functional.pad(of, (0, empty), value=-1) for name, of in shown_of.items()}

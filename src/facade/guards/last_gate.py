@@ -17,7 +17,7 @@ MEMORY = 10
 """Rounds over which the usual rise is averaged."""
 TIMES = 4.0
 """How many times the usual rise is accepted."""
-FLOOR = 0.5
+FLOOR = 1.0
 """Nats that are accepted in any case."""
 
 

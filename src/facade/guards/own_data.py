@@ -1,7 +1,9 @@
 """Drop what makes a node's own samples worse off: the check that knows no distances, and so no majority.
 
-A part is judged in the node's own model, with all other parts as the node has them. How much worse is too much follows
-from what the node heard: the median of it, or a floor where nothing can be compared.
+A part is judged in the node's own model, with all other parts as the node has them, and half-way between what the node
+has and what it heard: for that is what averaging does, and two good models that were trained apart may each be bad for
+the other's samples. How much worse is too much follows from what the node heard: the median of it, or a floor where
+nothing can be compared.
 """
 
 from __future__ import annotations
@@ -27,18 +29,20 @@ class OwnData(Guard):
     """Nats that are accepted in any case."""
 
     def judge(self, part: PartHeard) -> Verdict:
-        harmful, own_loss = self.harmful(part)
+        harmful, own_loss = self.harmful(part, part.others.sum(1))
         return replaced(part, harmful)._replace(own_loss=own_loss)
 
-    def harmful(self, part: PartHeard) -> tuple[Tensor, Tensor | None]:
-        """[b, m] which of the others' values raise the loss too much; [b] the loss of a node's own model."""
+    def harmful(self, part: PartHeard, heard: Tensor) -> tuple[Tensor, Tensor | None]:
+        """[b, m] which of the others' values raise the loss too much, and [b] the loss of a node's own model. `heard`
+        [b] is how many values of others there are; those of the part are looked at."""
         if part.losses is None or not (part.others & part.judged).any():
             return torch.zeros_like(part.here), None
-        losses = part.losses(part.values).double().nan_to_num(torch.inf, torch.inf, torch.inf)
+        half_way = (part.held + part.values) / 2
+        losses = part.losses(half_way).double().nan_to_num(torch.inf, torch.inf, torch.inf)
         before = losses.masked_fill(~part.own, -torch.inf).max(1).values
         rise = losses - before.unsqueeze(1)
         counted = part.others & part.judged
-        most_are = 2 * counted.sum(1) > part.others.sum(1)  # or a few liars alone would say what is usual
+        most_are = 2 * counted.sum(1) > heard  # or a few liars alone would say what is usual
         usual = median_of(rise, counted).clamp(min=0.0) * (most_are & (counted.sum(1) >= SEVERAL))
         most = (self.times * usual.unsqueeze(1)).clamp(min=self.floor)
         return counted & ~(rise <= most), before

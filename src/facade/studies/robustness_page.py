@@ -138,7 +138,8 @@ what it holds and heard, so that simulator, Ray and real sites do the same, to t
 `fair`, the recommended rule:
 
 1. **Drop what raises the loss on one's own samples**, part by part: a core is tried with one's own head, a head with
-   one's own core. What differs and does no harm, as a minority's messages do, is used.
+   one's own core, each half-way between one's own and the one heard, for that is what averaging makes of them. What
+   differs and does no harm, as a minority's messages do, is used.
 2. **Clip** what is far from one's own, to the usual distance of what is averaged with it. So a message can do little
    while models are too weak to tell good from bad.
 3. **Leave out the extremes** of every number where four or more values are averaged. So a few that agree on something
@@ -147,16 +148,17 @@ what it holds and heard, so that simulator, Ray and real sites do the same, to t
    usually is, goes on as if it had heard nobody. This holds for the final exchange, too.
 5. **During the survey**, in which FACADE's nodes find out who is alike, a message that says what no honest node would
    say (of more rows than there are, of samples many times as large as one's own) is dropped, and its sender is not
-   heard again.
+   heard again. While groups are formed, where little can be checked, only those are heard whose earlier messages were
+   in order.
 
 The others, for comparison: `balance` drops what is farther from one's own than a radius that shrinks, `own-data` is the
 first step of `fair` alone, `clip` moves what differs towards one's own, `median` and `trimmed` go number by number,
 `krum` uses the one message that most others are near to, `nearest` leaves out the farthest.
 
-**What it costs.** No bytes: nothing is sent that was not sent before. Computation: `fair` and `own-data` try every part
-of every message on {FEW} of the node's own samples, forward only: here that is four messages and two parts a round, and
-once, in the final exchange, the messages of all nodes. The last gate tries two models. The other rules compare numbers
-and need no forward pass.
+**What it costs.** No bytes: nothing is sent that was not sent before. Computation: `fair` tries, on {FEW} of the node's
+own samples and forward only, its own model, the two cores that differ most from its own, the model after averaging, and
+all heads of its own number, for which features are computed once. `own-data` tries every part of every message. The
+other rules compare numbers and need no forward pass.
 """
 _OWN = '''
 ## A rule or an attack of your own
