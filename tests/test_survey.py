@@ -266,6 +266,16 @@ def test_a_head_too_small_for_class_sums_is_refused():
         run(surveyed("9:3", 60, "model.name=test_survey:Narrow"))
 
 
+@pytest.mark.filterwarnings("ignore:.*members who lie alike")
+@pytest.mark.parametrize(("left", "found"), [(survey.LEFT, [1, 1]), (-1e9, [0, 0])])
+def test_a_group_that_others_say_too_little_of_keeps_its_nodes(left, found, monkeypatch):
+    monkeypatch.setattr(survey, "LEFT", left)
+    lying = ("attack.kind=false-sums", "attack.nodes=[3, 11]", "guard.rule=fair", "training.steps=2", "seed=1")
+    choice = run(surveyed("22:2", 30, *lying)).summary["choice"]
+    assert choice[-2:] == found
+    assert set(choice[:-2]) == {0}
+
+
 def test_what_a_bid_must_not_say_is_refused():
     setup, posts = states(surveyed(), 10)
     turn = setup.plan.turn(setup.shards()[0], 10)
