@@ -48,9 +48,10 @@ def test_an_own_algorithm_is_tested_as_the_page_on_algorithms_says(monkeypatch):
 
 
 def test_a_guard_and_an_attack_of_ones_own_are_written_as_the_page_on_algorithms_says(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(blocks("docs/algorithms.md", "python")[1])
+    (tmp_path / "modest_and_loud.py").write_text(blocks("docs/algorithms.md", "python")[1])
     monkeypatch.syspath_prepend(tmp_path)
-    experiment = contract.tiny("facade", "guard.rule=mine:Modest", "attack.kind=mine:Loud", "attack.nodes=[1]")
+    names = ("guard.rule=modest_and_loud:Modest", "attack.kind=modest_and_loud:Loud")
+    experiment = contract.tiny("facade", *names, "attack.nodes=[1]")
     contract.check_shard_invariant(experiment)
     dropped = driving.result_of(experiment).summary["guard"]["dropped"]
     assert dropped["attackers"] == 1

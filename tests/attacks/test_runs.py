@@ -97,7 +97,7 @@ def test_the_recommended_guard_keeps_a_sign_flip_off():
     clean, guarded, alone = (
         driving.result_of(tiny("facade", *long, *settings)).summary for settings in ((), (*bad, "guard.rule=fair"), bad)
     )
-    assert guarded["all"] > clean["all"] - 0.05
+    assert guarded["all"] > clean["all"] - 0.1  # without a survey, models are too weak at first to tell
     assert alone["all"] < clean["all"] - 0.2
     assert guarded["guard"]["dropped"]["attackers"] > 0.9
     assert guarded["guard"]["dropped"]["honest"] < 0.1
