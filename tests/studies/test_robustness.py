@@ -37,6 +37,7 @@ def kept():
 
 def test_the_page_is_drawn_from_what_is_kept(kept):
     assert PAGE.read_text() == drawn(kept)
+    assert kept.missing(robustness.cases()) == []
     assert KEPT.stat().st_size <= 2_000_000
 
 
