@@ -253,9 +253,15 @@ def test_no_operation_is_split_over_threads():
     made, before = learner(mlp), torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert made._map(lambda _: torch.get_num_threads(), [slice(0, 1)]) == [1]
+        assert made.in_threads(lambda _: torch.get_num_threads(), [slice(0, 1)]) == [1]
     finally:
         torch.set_num_threads(before)
+
+
+def test_work_on_its_threads_may_use_the_learner_itself():
+    made = learner(mlp)
+    inner = [[10, 11], [20, 21], [30, 31]]  # more pieces than threads: who waited for a free one would wait for ever
+    assert made.in_threads(lambda ten: made.in_threads(lambda one: ten + one, [0, 1]), [10, 20, 30]) == inner
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -60,7 +60,7 @@ def part(seed, nodes=5, places=7, numbers=6, groups=1, missing=0.3, spread=1.0, 
         return (given - aim).square().sum(2)
 
     can = here & ((uniform(nodes, places) < judged) | own)
-    return PartHeard(values, held, here, own, group, can, losses, affordable, progress, progress >= 1), aim
+    return PartHeard(values, held, here, own, group, can, losses, affordable, None, progress), aim
 
 
 def as_places(heard, aim, node):

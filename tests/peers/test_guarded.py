@@ -201,5 +201,5 @@ def test_the_parts_of_messages_have_names_in_every_algorithm(algorithm, local, t
     with founded(experiment, tmp_path, "patient", QUICK) as sites:
         site = Site.load(sites.homes[0])
         parts = SiteEpoch.of(site, site.membership()).parts
-    named = {"facade": ["core", "head"], "ifca": ["core", "head"], "deprl": ["core"]}
+    named = {"facade": ["head", "core"], "ifca": ["head", "core"], "deprl": ["core"]}
     assert parts == named.get(algorithm, ["model"])

@@ -106,7 +106,8 @@ class Facade(Algorithm[CoreAndHeads]):
 
         features_once = turn.learner.executor.features_once
         affordable = choice.shape[1] if features_once else core.affordable
-        return [core, MessagePart("head", held, choice, own_head, losses, affordable)]
+        head = MessagePart("head", held, choice, own_head, losses, affordable)
+        return [head, core]  # judging heads takes least, and tells the loss of one's own model
 
     def average_all(self, state: CoreAndHeads, inbox: Inbox) -> CoreAndHeads:
         """As EL: the mean over all members of the core and of the one head, which takes every place."""

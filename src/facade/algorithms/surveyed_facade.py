@@ -153,20 +153,18 @@ class SurveyedFacade(Algorithm[SurveyedState]):
     def parts(self, turn: Turn, state: SurveyedState, heard: Heard) -> list[MessagePart]:
         """As FACADE's. Class sums stand for themselves: those of a minority must differ, and samples cannot judge them;
         what no honest node would say is dropped before."""
-        core, head = self.published.parts(turn, state.facade, heard)
+        head, core = self.published.parts(turn, state.facade, heard)
         over = (state.seeding.over >= 0).unsqueeze(1) & (heard.messages["bid"]["origin"] == surveys.OVER)
         place = torch.arange(over.shape[1])
-        return [
-            core,
-            MessagePart(
-                "head",
-                tree.where(over, head.held, heard.messages["head"]),
-                torch.where(over, head.group, -1 - place),
-                head.judged & over,
-                head.losses if over.any() else None,
-                head.affordable,
-            ),
-        ]
+        head = MessagePart(
+            "head",
+            tree.where(over, head.held, heard.messages["head"]),
+            torch.where(over, head.group, -1 - place),
+            head.judged & over,
+            head.losses if over.any() else None,
+            head.affordable,
+        )
+        return [head, core]
 
     def implausible(self, turn: Turn, state: SurveyedState, heard: Heard) -> Tensor:
         bid = heard.messages["bid"]

@@ -78,7 +78,8 @@ def as_inbox(heard: Heard) -> Inbox:
     """The same as an inbox of its own, in which every node has its own copies."""
     places = heard.sender.shape[1]
     kept = torch.nonzero(heard.here.flatten()).flatten()
-    pool = tree.map(lambda leaf: leaf.flatten(0, 1)[kept], heard.messages)
+    pool = tree.map(lambda leaf: leaf.flatten(0, 1), heard.messages)
+    pool = pool if heard.here.all() else tree.rows(pool, kept)
     own = torch.nonzero(heard.own.flatten()[kept]).flatten()
     other = torch.nonzero(heard.others.flatten()[kept]).flatten()
     return Inbox(pool, heard.sender.flatten()[kept], own, Deliveries(kept[other] // places, other))
@@ -111,7 +112,11 @@ def variances(message: Any, names: Set[str]) -> frozenset[str]:
 def as_matrix(part: Any) -> Tensor:
     """[b, m, d] all values of a part [b, m, ...], one after the other by name: who sends a part and who holds it may
     have its tensors in different orders."""
-    return torch.cat([leaf.flatten(2) for _, leaf in sorted(tree.flatten(part).items())], 2)
+    leaves = [leaf for _, leaf in sorted(tree.flatten(part).items())]
+    if any(leaf.stride(1) for leaf in leaves):
+        return torch.cat([leaf.flatten(2) for leaf in leaves], 2)
+    once = torch.cat([leaf[:, :1].flatten(2) for leaf in leaves], 2)  # the same in all places
+    return once.expand(-1, leaves[0].shape[1], -1)
 
 
 def from_matrix(matrix: Tensor, like: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from facade.guards.guard import Guard, PartHeard, Verdict, replaced
+from facade.guards.guard import Guard, PartHeard, Verdict, norms, replaced
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,5 @@ class Balance(Guard):
     """How much it shrinks: by exp(-kappa) until the last round."""
 
     def judge(self, part: PartHeard) -> Verdict:
-        norm = part.held.square().sum(2).double().sqrt()
-        radius = self.gamma * math.exp(-self.kappa * part.progress) * norm
+        radius = self.gamma * math.exp(-self.kappa * part.progress) * norms(part.held)
         return replaced(part, part.others & (part.distances() > radius))

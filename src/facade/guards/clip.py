@@ -19,12 +19,12 @@ class Clip(Guard):
     """Move what differs from one's own towards it, to the median distance heard."""
 
     def judge(self, part: PartHeard) -> Verdict:
-        radius = median_of(part.distances(), part.others).unsqueeze(1)
-        return Verdict(clipped(part, radius), torch.zeros_like(part.here))
+        distances = part.distances()
+        radius = median_of(distances, part.others).unsqueeze(1)
+        return Verdict(clipped(part, distances, radius), torch.zeros_like(part.here))
 
 
-def clipped(part: PartHeard, radius: Tensor) -> Tensor:
-    """[b, m, d] the values, at most `radius` [b, 1] or [b, m] from one's own."""
-    factor = (radius / part.distances().clamp(min=1e-30)).clamp(max=1.0).to(part.values.dtype).unsqueeze(2)
-    nearer = part.held + (part.values - part.held) * factor
-    return torch.where((factor < 1) & part.others.unsqueeze(2), nearer, part.values)
+def clipped(part: PartHeard, distances: Tensor, radius: Tensor) -> Tensor:
+    """[b, m, d] the values, whose distances [b, m] are given, at most `radius` [b, 1] or [b, m] from one's own."""
+    share = (radius / distances.clamp(min=1e-30)).clamp(max=1.0).masked_fill(part.own, 1.0)
+    return torch.lerp(part.held, part.values, share.to(part.values.dtype).unsqueeze(2))

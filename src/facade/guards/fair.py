@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from facade.guards.clip import clipped
-from facade.guards.guard import Guard, PartHeard, Verdict, median_of, replaced
+from facade.guards.guard import Guard, PartHeard, Verdict, median_of, norms, replaced
 from facade.guards.own_data import OwnData
 from facade.guards.trimmed import Trimmed
 
@@ -27,35 +27,37 @@ class Fair(Guard):
     """Drop what raises the loss on one's own samples, clip what differs much, leave out extremes."""
 
     gate = True
-    reach: float = 1.0
+    reach: float = 0.5
     """Where too little was heard to compare, the share of its norm that one's own may be moved by."""
     own_data: OwnData = field(default_factory=lambda: OwnData(floor=0.6))
     trimmed: Trimmed = field(default_factory=Trimmed)
 
     def judge(self, part: PartHeard) -> Verdict:
-        harmful, own_loss = self._harmful(part)
-        values = clipped(part._replace(values=replaced(part, harmful).values), self._radius(part, harmful))
+        distances = part.distances()
+        harmful, own_loss = self._harmful(part, distances)
+        radius = self._radius(part, distances, harmful)
+        values = clipped(part._replace(values=replaced(part, harmful).values), distances, radius)
         crowded = part.here & (_members(part) >= ENOUGH)
         trimmed = self.trimmed.judge(part._replace(values=values, here=crowded)).values
         return Verdict(trimmed, harmful, own_loss)
 
-    def _harmful(self, part: PartHeard) -> tuple[Tensor, Tensor | None]:
+    def _harmful(self, part: PartHeard, distances: Tensor) -> tuple[Tensor, Tensor | None]:
         """As OwnData says; of many, those that differ most are judged: what is near one's own cannot do much."""
-        count = min(part.affordable, part.here.shape[1] - 1)
-        if part.losses is None or not count:
-            return torch.zeros_like(part.here), None
-        suspect = part.distances().masked_fill(~(part.others & part.judged), -1.0)
-        places = torch.cat([part.own.long().argmax(1, keepdim=True), suspect.topk(count, dim=1).indices], 1)
+        suspect = distances.masked_fill(~(part.others & part.judged), -1.0).masked_fill(part.own, -2.0)
+        places = suspect.topk(min(part.affordable, suspect.shape[1] - 1), dim=1).indices
+        if part.own_loss is None or part.own_loss.isnan().any():
+            places = torch.cat([part.own.long().argmax(1, keepdim=True), places], 1)
         harmful, own_loss = self.own_data.harmful(part.at(places), part.others.sum(1))
         return torch.zeros_like(part.here).scatter(1, places, harmful), own_loss
 
-    def _radius(self, part: PartHeard, harmful: Tensor) -> Tensor:
+    def _radius(self, part: PartHeard, distances: Tensor, harmful: Tensor) -> Tensor:
         """[b, m] how far from one's own a value may be: the median distance of what is averaged with one's own."""
         comparable = part.others & ~harmful & (part.group == _own_group(part))
-        usual = median_of(part.distances(), comparable).unsqueeze(1)
-        norm = part.held.square().sum(2).double().sqrt()
-        few = comparable.sum(1, keepdim=True) < ENOUGH - 1
-        return torch.where(few | ~comparable, self.reach * norm, usual)
+        usual = median_of(distances, comparable).unsqueeze(1)
+        many = comparable & (comparable.sum(1, keepdim=True) >= ENOUGH - 1)
+        if (part.own | many | ~part.here).all():
+            return usual
+        return torch.where(many, usual, self.reach * norms(part.held))
 
 
 def _own_group(part: PartHeard) -> Tensor:

@@ -35,10 +35,10 @@ class PartHeard(NamedTuple):
     they say nothing of this part."""
     affordable: int
     """How many of them it may judge, besides its own."""
+    own_loss: Tensor | None
+    """[b] of the node's own model on these samples, where judging another part told it, else nan."""
     progress: float
     """Rounds done, as a share of all; 1 in the final exchange."""
-    final: bool
-    """Whether this is the final exchange, in which everybody hears everybody."""
 
     @property
     def others(self) -> Tensor:
@@ -60,7 +60,7 @@ class PartHeard(NamedTuple):
 
     def distances(self) -> Tensor:
         """[b, m] float64 norms of what differs from one's own."""
-        return (self.values - self.held).square().sum(2).double().sqrt()  # doubles would take many times as long
+        return norms(self.values - self.held)
 
 
 class Verdict(NamedTuple):
@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
     dropped: Tensor
     """[b, m] which of the others' values it did not use at all."""
     own_loss: Tensor | None = None
-    """[b] of its own model on its own samples, where the rule came to know it."""
+    """[b] of its own model on its own samples, where it is known now, else nan."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,12 @@ class Guard(ABC):
         """What is used of a part."""
 
 
+def norms(values: Tensor) -> Tensor:
+    """[b, m] float64, of values [b, m, d]."""
+    single: Tensor = torch.linalg.vector_norm(values, dim=2)  # sums of doubles would take many times as long
+    return single.double()
+
+
 def replaced(part: PartHeard, dropped: Tensor) -> Verdict:
     """One's own in the place of what is dropped [b, m]."""
     values = torch.where(dropped.unsqueeze(2), part.held, part.values) if dropped.any() else part.values
@@ -97,16 +103,17 @@ def median_of(values: Tensor, which: Tensor) -> Tensor:
     return values.masked_fill(~which, torch.nan).nanmedian(1).values.nan_to_num(0.0)
 
 
-def ordered(values: Tensor, members: Tensor) -> Tensor:
-    """[b, m, d] every number's values in ascending order, those that do not count [b, m] at the end. Few places are
-    sorted by comparing neighbours, all numbers at once, in a fraction of the time of a general sort."""
-    places = list(values.masked_fill(~members.unsqueeze(2), torch.inf).unbind(1))
+def ordered(values: Tensor, members: Tensor) -> list[Tensor]:
+    """m times [b, d]: every number's values in ascending order, those that do not count [b, m] at the end. Few places
+    are sorted by comparing neighbours, all numbers at once, in a fraction of the time of a general sort."""
+    counted = values if members.all() else values.masked_fill(~members.unsqueeze(2), torch.inf)
+    places = list(counted.unbind(1))
     if len(places) > _FEW_PLACES:
-        return torch.stack(places, 1).sort(1).values
+        return list(counted.sort(1).values.unbind(1))
     for step in range(len(places)):
         for i in range(step % 2, len(places) - 1, 2):
             places[i : i + 2] = [pick(*places[i : i + 2]) for pick in (torch.minimum, torch.maximum)]
-    return torch.stack(places, 1)
+    return places
 
 
 _FEW_PLACES = 40
@@ -120,8 +127,8 @@ def for_each_group(part: PartHeard, rule: GroupRule) -> Verdict:
     values = part.values
     for group in torch.unique(part.group[part.here]).tolist():
         members = part.here & (part.group == group)
-        rows = torch.nonzero(members.any(1)).flatten()
-        of_rows = rule(part.values[rows], members[rows]).to(values.dtype)
-        row, place = torch.nonzero(members, as_tuple=True)
-        values = values.index_put((row, place), of_rows[torch.searchsorted(rows, row)])
+        some = members.any(1)
+        of_some = rule(*((part.values, members) if some.all() else (part.values[some], members[some]))).to(values.dtype)
+        of_rows = of_some if some.all() else values.new_empty(len(some), values.shape[2]).index_put((some,), of_some)
+        values = torch.where(members.unsqueeze(2), of_rows.unsqueeze(1), values)
     return Verdict(values, torch.zeros_like(part.here))

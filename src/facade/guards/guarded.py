@@ -66,7 +66,7 @@ class Judged(NamedTuple):
     dropped: list[Tensor]
     """[b, m] what is not used: first whole messages, then part by part."""
     own_loss: Tensor | None
-    """[b] of nodes' own models, where a rule came to know it."""
+    """[b] of nodes' own models, where a rule came to know it, else nan."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,12 @@ class Guarded(Stage):
         blocks = list(_blocks(inbox))
         if len(blocks) == 1:
             return self._guarded(mix, turn, state, heard(inbox, blocks[0]))
-        after = [
-            self._guarded(
-                mix, turn.only(torch.arange(rows.start, rows.stop)), tree.rows(state, rows), heard(inbox, rows)
-            )
-            for rows in blocks
-        ]
-        return tree.concat(after)
+
+        def guarded(rows: slice) -> GuardedState:
+            its_turn = turn.only(torch.arange(rows.start, rows.stop))
+            return self._guarded(mix, its_turn, tree.rows(state, rows), heard(inbox, rows))
+
+        return tree.concat(turn.learner.in_threads(guarded, blocks))
 
     def _guarded(self, mix: Mix, turn: Turn, state: GuardedState, heard: Heard) -> GuardedState:
         """Judge what a block of nodes heard, mix it, and look again."""
@@ -124,7 +123,9 @@ class Guarded(Stage):
         mixed = mix(turn, state.inner, as_inbox(usable))
         state = state._replace(closed=torch.zeros_like(state.closed))
         if self.guard.gate:
-            before = own_losses(turn, self.inner.model(state.inner)) if before is None else before
+            if before is None or before.isnan().any():
+                own = own_losses(turn, self.inner.model(state.inner))
+                before = own if before is None else torch.where(before.isnan(), own, before)
             closed, rise = passage(turn, before, self.inner.model(mixed), state.rise)
             if closed.any():
                 nobody = heard._replace(sender=torch.where(heard.own, heard.sender, -1))
@@ -142,10 +143,10 @@ class Guarded(Stage):
             if not tree.flatten(values):  # such as the core, where the whole model is head
                 dropped.append(torch.zeros_like(heard.own))
                 continue
-            verdict = self.guard.judge(self._seen(turn, heard, part))
+            verdict = self.guard.judge(self._seen(turn, heard, part, own_loss))
             messages = with_entry(messages, part.entry, from_matrix(verdict.values, values))
             dropped.append(verdict.dropped)
-            own_loss = verdict.own_loss if own_loss is None else own_loss
+            own_loss = verdict.own_loss
         return Judged(state, heard._replace(messages=messages), dropped, own_loss)
 
     def dropped(self, turn: Turn, state: GuardedState, inbox: Inbox) -> Tensor:
@@ -173,7 +174,7 @@ class Guarded(Stage):
         )
         return state, caught | unknown
 
-    def _seen(self, turn: Turn, heard: Heard, part: MessagePart) -> PartHeard:
+    def _seen(self, turn: Turn, heard: Heard, part: MessagePart, own_loss: Tensor | None) -> PartHeard:
         """A part as a guard sees it."""
         values = entry_of(heard.messages, part.entry)
         judge = part.losses
@@ -191,8 +192,8 @@ class Guarded(Stage):
             part.judged & heard.here,
             losses if judge is not None else None,
             part.affordable,
+            own_loss,
             turn.round / self.rounds,
-            turn.round >= self.rounds,
         )
 
 

@@ -23,6 +23,6 @@ class Median(Guard):
 
 def _median(values: Tensor, members: Tensor) -> Tensor:
     """[b, d] of an even number, the mean of the two in the middle."""
-    sorted_values, count = ordered(values, members), members.sum(1)
+    sorted_values, count = torch.stack(ordered(values, members), 1), members.sum(1)
     rows = torch.arange(len(count))
     return (sorted_values[rows, (count - 1) // 2] + sorted_values[rows, count // 2]) / 2

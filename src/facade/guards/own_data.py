@@ -33,13 +33,16 @@ class OwnData(Guard):
         return replaced(part, harmful)._replace(own_loss=own_loss)
 
     def harmful(self, part: PartHeard, heard: Tensor) -> tuple[Tensor, Tensor | None]:
-        """[b, m] which of the others' values raise the loss too much, and [b] the loss of a node's own model. `heard`
-        [b] is how many values of others there are; those of the part are looked at."""
-        if part.losses is None or not (part.others & part.judged).any():
-            return torch.zeros_like(part.here), None
+        """[b, m] which of the others' values raise the loss too much, and [b] the loss of a node's own model, if known.
+        `heard` [b] is how many values of others there are; those of the part are looked at, with a node's own among
+        them unless its loss is known."""
+        if part.losses is None or not part.here.shape[1]:
+            return torch.zeros_like(part.here), part.own_loss
         half_way = (part.held + part.values) / 2
         losses = part.losses(half_way).double().nan_to_num(torch.inf, torch.inf, torch.inf)
-        before = losses.masked_fill(~part.own, -torch.inf).max(1).values
+        own = part.own & part.judged
+        before = torch.where(own.any(1), losses.masked_fill(~own, 0.0).sum(1), torch.nan)
+        before = before if part.own_loss is None else torch.where(part.own_loss.isnan(), before, part.own_loss)
         rise = losses - before.unsqueeze(1)
         counted = part.others & part.judged
         most_are = 2 * counted.sum(1) > heard  # or a few liars alone would say what is usual

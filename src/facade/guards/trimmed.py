@@ -5,7 +5,6 @@ Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +27,9 @@ class Trimmed(Guard):
         count = members.sum(1, keepdim=True)
         cut = (self.share * count).round().long().minimum((count - 1) // 2)
         place = torch.arange(members.shape[1])
-        kept = ((place >= cut) & (place < count - cut)).unsqueeze(2)
-        counted = ordered(values, members).masked_fill(~kept, 0.0)
-        total = functools.reduce(torch.add, counted.unbind(1))  # a library's sum depends on how many places there are
+        kept = (place >= cut) & (place < count - cut)
+        total = torch.zeros_like(values[:, 0])
+        for those, of_rows in zip(ordered(values, members), kept.unbind(1), strict=True):
+            if of_rows.any():  # added one by one: a library's sum depends on how many places there are
+                total += those if of_rows.all() else those.masked_fill(~of_rows.unsqueeze(1), 0.0)
         return total / (count - 2 * cut)

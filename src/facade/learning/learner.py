@@ -8,9 +8,9 @@ split over threads and processes.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 from typing import Literal, NamedTuple, TypeVar
@@ -37,6 +37,7 @@ from facade.learning.split_point import find_split_point
 from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_of
 from facade.learning.stopwatch import Stopwatch
 from facade.learning.torch_modules import copy_weights, named_tensors, under
+from facade.learning.worker_threads import WorkerThreads, inside_worker, without_gradients
 
 _NODES_AT_ONCE = 32
 """Nodes whose views of the same outputs are judged together."""
@@ -136,9 +137,7 @@ class Learner:
         """How many classes the model tells apart."""
         self.executor = self._choose(executor)
         self.threads = threads or cores()
-        # Every computation runs with one intra-op thread, also when there is one worker: sums
-        # inside a layer must not depend on how many threads there are.
-        self._pool = ThreadPoolExecutor(self.threads, "learner", initializer=lambda: torch.set_num_threads(1))
+        self._workers = WorkerThreads(self.threads)
 
     def _choose(self, wanted: str) -> Executor:
         layers = layers_of(self._template)
@@ -231,8 +230,8 @@ class Learner:
             batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only, shares)
             return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
 
-        with self.stopwatch.phase("train"):
-            loss = torch.cat(self._map(task, self._blocks(len(samples))))
+        with self._phase("train"):
+            loss = torch.cat(self._workers.map(task, self._blocks(len(samples))))
             self._check(loss, params, samples)
         return Fitted(params, memory, loss)
 
@@ -249,8 +248,8 @@ class Learner:
                 tree.rows(core, block), tree.rows(heads, block), drawn.x, drawn.y.to(self.device), shares
             )
 
-        with self.stopwatch.phase("choose"):
-            return torch.cat(self._map(_without_gradients(task), self._blocks_of(samples)))
+        with self._phase("choose"):
+            return torch.cat(self._workers.map(without_gradients(task), self._blocks_of(samples)))
 
     def with_features(self, core: Params, samples: Samples, work: Callable[[int, Features], R]) -> list[R]:
         """What `work` makes, node by node, of (row, features). Only for heads of one linear layer."""
@@ -261,8 +260,8 @@ class Learner:
             shares = self.log_shares(samples.data, block)
             return work(block.start, Features(z, drawn.y[0], None if shares is None else shares[0].cpu()))
 
-        with self.stopwatch.phase("seed"):
-            return self._map(_without_gradients(task), self._blocks_of(samples))
+        with self._phase("seed"):
+            return self._workers.map(without_gradients(task), self._blocks_of(samples))
 
     def untrained(self, seed: int) -> Params:
         """The model that a run begins with at every node; also where nodes begin with others (no node axis)."""
@@ -281,8 +280,8 @@ class Learner:
                 z = self.executor.logits(one, held.x[0])[0]
             return work(z.cpu(), held.y[0])
 
-        with self.stopwatch.phase("seed"):
-            return self._map(_without_gradients(task), [slice(i, i + 1) for i in range(len(data.nodes))])
+        with self._phase("seed"):
+            return self._workers.map(without_gradients(task), [slice(i, i + 1) for i in range(len(data.nodes))])
 
     def compare(self, models: Params, receiver: Tensor, model: Tensor, samples: Samples) -> Tensor:
         """Mean loss [E] of models[model[e]], with the receiver's own local parts, on the samples of the node in row
@@ -296,9 +295,9 @@ class Learner:
             whole = tree.rows(self._local_parts, rows) | tree.rows(models, model[block])
             return self.executor.losses(whole, drawn.x, drawn.y.to(self.device), shares)
 
-        with self.stopwatch.phase("compare"):
+        with self._phase("compare"):
             none = torch.zeros(0, dtype=self.dtype)
-            return torch.cat([none, *self._map(_without_gradients(task), self._blocks(len(receiver)))])
+            return torch.cat([none, *self._workers.map(without_gradients(task), self._blocks(len(receiver)))])
 
     def examine(
         self, models: Params, tests: Sequence[Labelled], test_of: Ids, priors: Sequence[Tensor] | None = None
@@ -320,7 +319,7 @@ class Learner:
         work = [
             (test, rows[block]) for test, rows in zip(tests, of_test, strict=True) for block in self._blocks(len(rows))
         ]
-        examined: Examined = tree.concat(self._map(_without_gradients(task), work))
+        examined: Examined = tree.concat(self._workers.map(without_gradients(task), work))
         order = torch.cat(of_test)
         if priors is not None:
             order = order.repeat_interleave(torch.tensor([len(priors[row]) for row in order.tolist()]))
@@ -342,8 +341,13 @@ class Learner:
         size = self.executor.block
         return [slice(i, min(i + size, count)) for i in range(0, count, size)]
 
-    def _map(self, task: Callable[[W], R], work: list[W]) -> list[R]:
-        return list(self._pool.map(task, work))
+    def in_threads(self, task: Callable[[W], R], work: list[W]) -> list[R]:
+        """What the task makes of each piece of work, on the learner's threads; it may itself use the learner."""
+        return self._workers.map(without_gradients(task), work)
+
+    def _phase(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """The time of threads side by side is that of the phase which waits for them."""
+        return contextlib.nullcontext() if inside_worker() else self.stopwatch.phase(name)
 
     def _check(self, loss: Tensor, params: Params, samples: Samples) -> None:
         """Stop the run where training has left the numbers."""
@@ -376,13 +380,3 @@ def _judged(logits: Tensor, y: Tensor) -> Examined:
     counts = counts.scatter_add_(2, cells, torch.ones_like(cells)).view(size, views, classes, classes)
     losses = functional.cross_entropy(logits[:, 0].transpose(1, 2), y.expand(size, -1), reduction="none")
     return Examined(counts[:, 0], losses.double().sum(1), counts[:, 1:])
-
-
-def _without_gradients(task: Callable[[W], R]) -> Callable[[W], R]:
-    """The task with autograd off; that is a setting of a thread, so it is made inside."""
-
-    def inner(work: W) -> R:
-        with torch.no_grad():
-            return task(work)
-
-    return inner
