@@ -149,7 +149,7 @@ def test_a_list_that_would_begin_after_the_end_is_refused(command, tmp_path):
     assert command("network", "update", listed, *change, 5).code == 0
 
 
-BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "auto"}\ntopology = {degree = 2}\n'
+BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm.heads = "auto"\ntopology = {degree = 2}\n'
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,7 @@ BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "aut
         ('guard = {rule = "clip"}\n', "clip", False),
         ('override = {facade = {guard = {rule = "balance"}}}\n', "balance", False),
         ('override = {el = {guard = {rule = "balance"}}}\n', "fair", True),
+        ("algorithm.name = 'el'\n", "balance", True),
     ],
 )
 def test_sites_are_guarded_unless_the_experiment_says_otherwise(command, tmp_path, more, rule, said):
@@ -170,7 +171,7 @@ def test_sites_are_guarded_unless_the_experiment_says_otherwise(command, tmp_pat
     ended = command(
         "network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin, "-o", list_file
     )
-    assert (ended.code, 'Guard: "fair"' in ended.out) == (0, said), ended.err
+    assert (ended.code, f'Guard: "{rule}"' in ended.out) == (0, said), ended.err
     assert load(list_file, made.membership.admins).experiment["guard"]["rule"] == rule
 
 

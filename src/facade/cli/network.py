@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
 
-GUARD = "fair"
-"""How real sites guard themselves where an experiment says nothing of it."""
+GUARDS_OF_ONE_MODEL = dict.fromkeys(("el", "dpsgd", "dac"), "balance")
+"""How real sites guard themselves, where an experiment says nothing of it, if one model is to serve all: there "fair",
+which others get, takes from the minority (docs/robustness.md)."""
 
 Key = Annotated[list[Path], typer.Option(help="An admin's key. Repeatable.")]
 List = Annotated[Path, typer.Option("--output", "-o", help="Where to write the signed list.")]
@@ -61,8 +62,8 @@ def build(
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Sign also what has members attack the others.")] = False,
 ) -> None:
-    """Make the signed list of a new federation from the sites' .join files. Sites are guarded (guard.rule = "fair")
-    unless the experiment says another rule."""
+    """Make the signed list of a new federation from the sites' .join files. Sites are guarded (guard.rule = "fair",
+    or "balance" where one model serves all) unless the experiment says another rule."""
     need_extra()
     from facade.files import store
     from facade.peers.trust import identity
@@ -100,8 +101,9 @@ def _described(path: Path, sites: int) -> Experiment:
     if Experiment.load(path, ["data.clusters=2"]).data.source == "given":  # they are as many as come
         settings.append(f'data.clusters="{sites}"')
     if not _names_guard(tomllib.loads(path.read_text())):
-        settings.append(f"guard.rule={GUARD}")
-        out.print(f'Guard: "{GUARD}", for the experiment says nothing of it; guard.rule = "none" would be none.')
+        rule = GUARDS_OF_ONE_MODEL.get(Experiment.load(path, settings).algorithm["name"], "fair")
+        settings.append(f"guard.rule={rule}")
+        out.print(f'Guard: "{rule}", for the experiment says nothing of it; guard.rule = "none" would be none.')
     return Experiment.load(path, settings)
 
 

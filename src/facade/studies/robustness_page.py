@@ -157,7 +157,7 @@ first step of `fair` alone, `clip` moves what differs towards one's own, `median
 
 **What it costs.** No bytes: nothing is sent that was not sent before. Computation: `fair` tries, on {FEW} of the node's
 own samples and forward only, its own model, the two cores that differ most from its own, the model after averaging, and
-all heads of its own number, for which features are computed once. With GN-LeNet a round takes 1.8 times as long
+all heads of its own number, for which features are computed once. With GN-LeNet a round takes 1.3 times as long
 ([benchmarks](benchmarks.md)). `own-data` tries every part of every message. The
 other rules compare numbers and need no forward pass.
 """
