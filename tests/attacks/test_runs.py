@@ -237,3 +237,13 @@ def test_models_of_a_run_with_attackers_are_not_for_use(both, command, tmp_path)
 def test_who_has_a_silent_neighbour_hears_less():
     rows = driving.driven(driving.prepared(attacked("silent"))).rows()
     assert len({row["bytes"] for row in rows if row["kind"] == "round"}) > 1
+
+
+@pytest.mark.parametrize("nodes", [[1, 3], []])
+def test_who_knows_of_no_bid_when_all_have_made_one_is_not_heard_again(nodes):
+    surveyed = ("algorithm.seeding=class-means", "algorithm.heads=auto", "training.rounds=22", "evaluation.every=22")
+    trouble = ("network.offline=0.2", "network.loss=0.1", "data.clusters=6:2")
+    attack = ("attack.kind=stale", f"attack.nodes={nodes}") if nodes else ()
+    state = driving.driven(set_up(tiny("facade", "guard.rule=fair", *surveyed, *trouble, *attack))).state
+    guarded = state if hasattr(state, "caught") else state.inner
+    assert np.nonzero(guarded.caught.any(0).numpy())[0].tolist() == nodes

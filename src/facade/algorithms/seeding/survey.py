@@ -37,8 +37,8 @@ SURE = 2.5
 """Standard errors that the members of both halves must be sure of a division, in the mean, for it to be kept."""
 CLEAR = 1.0
 """Standard errors from which on a node takes itself to be in another group than the largest."""
-OVER = -2
-"""In the place of the node that made a bid: the survey is over."""
+NOBODY, OVER = -1, -2
+"""In the place of the node that made a bid: there is none yet; the survey is over."""
 ALONE = 1.25
 """Members, as they are estimated, below which a group has but one."""
 LEFT = 0.25
@@ -150,7 +150,7 @@ def start(nodes: int, limits: Limits, dtype: torch.dtype) -> Survey:
 
     return Survey(
         own=sums(), average=sums(), joined=no(), says=numbers(4), heard=numbers(4),
-        candidate=sums(), parent=whole(0), score=numbers(), origin=whole(-1),
+        candidate=sums(), parent=whole(0), score=numbers(), origin=whole(NOBODY),
         centres=sums(groups), found=no(groups), alone=no(groups), group=whole(0),
         events=whole(0), over=whole(-1), head=whole(-1), clear=no(), shares=numbers(limits.heads),
         apart=no(), by_classes=no(),

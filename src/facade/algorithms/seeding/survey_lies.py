@@ -7,7 +7,7 @@ from torch import Tensor
 
 from facade.algorithms.seeding import class_sets
 from facade.algorithms.seeding.class_means import MOST_ROWS, by_class, largest_norm
-from facade.algorithms.seeding.survey import Calendar, Survey
+from facade.algorithms.seeding.survey import NOBODY, Calendar, Survey
 from facade.core.message_parts import A_LIE, UNCHECKED
 from facade.core.turn import Turn
 
@@ -20,14 +20,17 @@ CHANGES = 3.0
 def implausible(turn: Turn, survey: Survey, bid: dict[str, Tensor], sums: Tensor) -> Tensor:
     """[S, m] A_LIE where messages say what no honest node would say, by the bids [S, m, ...] and the class sums
     [S, m, room] of those that each node heard: of more rows than are looked at, of samples many times as large as its
-    own, of more certainty than so many rows can give. What is no lie is UNCHECKED while groups are formed: the class
-    sums of a group that few have joined are next to nothing, and nodes may take back what they said."""
+    own, of more certainty than so many rows can give, or that they know of no bid, not even their own. What is no lie is
+    UNCHECKED while groups are formed: the class sums of a group that few have joined are next to nothing, and nodes may
+    take back what they said."""
     classes, slack, calendar = turn.learner.outputs, 1e-5, Calendar(turn.spread)
     steady = calendar.steady(turn.round)
     counts, norms = by_class(sums, classes)
     surest = MOST_ROWS**0.5 + slack
     by_classes = survey.apart.unsqueeze(1) & class_sets.decide(bid["score"])
     lie = (bid["score"] - class_sets.BEFORE_LOOKS * by_classes).abs() > surest
+    if turn.round >= turn.spread:
+        lie |= bid["origin"] == NOBODY
     times = 1.0 if steady else CHANGES
     said, rows = bid["heard"].abs() / times, counts.abs().sum(2) / times
     lie |= (said[:, :, ::2] > 1 + slack).any(2) | (said[:, :, 1::2] > surest).any(2) | (rows > 1 + slack)
