@@ -64,6 +64,10 @@ class SiteLines:
                 return f"too far behind the others: going on in {self._moment(event)}"
             case "epoch":
                 return f"{self._moment(event)}: list {event['epoch']} is in force"
+            case "ignoring":
+                return f"ignoring {peers}, as node.toml says" if peers else "ignoring nobody any more"
+            case "settings-refused":
+                return f"the changed node.toml is not used: {event['says']}"
             case "list-refused":
                 return f"the new membership.json is not used: {event['says']}"
             case "staying":
