@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
+import re
 import resource
 import sys
 import tracemalloc
-from typing import get_args, get_origin
+from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -117,6 +119,28 @@ def test_hostile_lists_are_refused_also_as_the_first_list(attacked):
         assert is_one_sentence(str(refused.value)), wrong
 
 
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero"])
+def test_a_list_that_is_no_file_is_not_read(name, attacked, command):
+    attacked.path.unlink()
+    attacked.path.symlink_to(attacked.site.home / name)
+    for verb in ("doctor", "up"):
+        ended = command("node", verb, "--home", attacked.site.home)
+        assert ended.code in (1, 2)
+        assert "membership.json is not a file" in " ".join((ended.out + ended.err).split())
+
+
+def test_the_command_refuses_a_hostile_first_list_in_a_sentence(attacked, command):
+    hostile = dict(attacked.hostile())
+    for wrong in (f"edges from {attacked.pipe}", "edges from /dev/zero", "the id 'zz/../../x'", "deep lists"):
+        home = attacked.made.home("b")
+        (home / "membership.json").write_bytes(hostile[wrong])
+        for verb in ("doctor", "up"):
+            ended = command("node", verb, "--home", home)
+            said = " ".join((ended.out + ended.err).split())
+            assert ended.code in (1, 2)
+            assert ("is not a membership list" in said, "Traceback" in said) == (True, False), wrong
+
+
 def test_the_good_list_that_hostile_ones_are_made_of_is_taken(attacked):
     attacked.path.write_text(json.dumps({"membership": attacked.later(), "signatures": [attacked.sign(b"")]}))
     attacked.lists.look()
@@ -175,10 +199,17 @@ def test_every_number_of_a_list_and_of_an_experiment_has_a_largest_value():
     for section, model in SECTIONS.items():
         fields = numbers((name, field.annotation) for name, field in model.model_fields.items())
         said |= {f"experiment.{section}.{name}" for name in fields}
-    from typing import get_type_hints
-
     for row in ALGORITHMS.values():
         hints = get_type_hints(row.algorithm, include_extras=False)
         own = numbers((field.name, hints[field.name]) for field in dataclasses.fields(row.algorithm))
         said |= {f"experiment.algorithm.{name}" for name in own}
     assert said - bounds.LARGEST.keys() == set()
+
+
+def test_the_page_on_peers_says_the_largest_values_and_the_ceilings():
+    page = (Path(__file__).parents[2] / "docs" / "peers.md").read_text()
+    rows = re.findall(r"^\| (`.+`.*?) \| ([0-9,]+) \|", page, re.MULTILINE)
+    said = {name: int(value.replace(",", "")) for names, value in rows for name in re.findall(r"`([^`]+)`", names)}
+    assert {name: said.get(name) for name in bounds.LARGEST} == bounds.LARGEST
+    ceilings = Settings.model_fields["ceilings"].default.model_dump()
+    assert {name: said.get(name) for name in ceilings} == ceilings

@@ -10,9 +10,9 @@ from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, lines
 from facade.peers.trust import expiry, identity
 from facade.peers.trust.founding import NewSite, found_site
-from facade.peers.trust.membership import Change, Membership, changed, load, verified
+from facade.peers.trust.membership import Change, Limits, Membership, changed, load, verified
 from facade.peers.trust.site import Settings, Site, check_playable, set_up
-from peers.makers import federation
+from peers.makers import federation, logged
 from peers.memory import opened, run_all
 
 BUILT = 'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "auto"}\ntopology = {degree = 2}\n'
@@ -167,24 +167,27 @@ def test_a_list_is_good_on_its_last_day_and_not_on_the_next(tmp_path, journal, m
 
 
 def test_running_sites_stop_before_the_next_round_and_go_on_under_the_next_list(tmp_path, monkeypatch, own_digits):
-    made = federation(tmp_path, expires="2031-05-07", experiment=("training.rounds=6", "training.steps=1"))
+    quick = Limits(deadline=90, floor=0.5, grace=0.2, linger=1)
+    rounds = ("training.rounds=6", "training.steps=1", "evaluation.every=6")
+    made = federation(tmp_path, expires="2031-05-07", experiment=rounds, limits=quick)
     homes = [made.home(id) for id in "abc"]
     own_digits(homes)
-    clock = iter([datetime.date(2031, 5, 7)] * 25)
-    monkeypatch.setattr(expiry, "today", lambda: next(clock, datetime.date(2031, 5, 8)))
+
+    def in_round_two():
+        return any(event["round"] == 2 for home in homes for event in logged(home, "committed"))
+
+    monkeypatch.setattr(expiry, "today", lambda: datetime.date(2031, 5, 8 if in_round_two() else 7))
     with opened(homes) as nodes:
         ends = run_all(nodes)
-    assert all("expired after 2031-05-07" in str(end) for end in ends.values()), ends
-    played = [len(lines(home / "run" / "log.jsonl")) for home in homes]
-    assert all(played), "they began"
-    rounds = [event["round"] for event in lines(homes[0] / "run" / "log.jsonl") if event["event"] == "committed"]
-    assert 0 < len(rounds) < 6
+    assert all("expired after 2031-05-07, and it is 2031-05-08" in str(end) for end in ends.values()), ends
+    assert all(len(logged(home, "expired")) == 1 for home in homes)
+    assert max(event["round"] for home in homes for event in logged(home, "committed")) <= 3
     following = changed(made.membership, Change(expires="2031-06-30"), 1).sign([made.admin])
     for home in homes:
         (home / "membership.json").write_text(following)
     with opened(homes) as nodes:
         outcomes = run_all(nodes)
-    assert {outcome.epoch for outcome in outcomes.values()} == {2}
+    assert {outcome.epoch for outcome in outcomes.values()} == {2}, outcomes
 
 
 @pytest.fixture
@@ -225,7 +228,7 @@ def test_a_list_names_no_place_and_a_file_of_edges_is_in_it_as_data(tmp_path, co
     (tmp_path / "edges.txt").write_text("0 1\n1 2\n")
     edges = f'topology = {{name = "file", file = "{tmp_path / "edges.txt"}"}}\n'
     data = f'data = {{source = "digits", clusters = "2:1", root = "{tmp_path}", path = "ward.npz"}}\n'
-    (tmp_path / "exp.toml").write_text(data + edges)
+    (tmp_path / "exp.toml").write_text(data + edges + 'algorithm = {heads = "auto"}\n')
     joins = [made.home(id) / f"{id}.join" for id in "abc"]
     built = ("network", "build", *joins, "--experiment", tmp_path / "exp.toml", "--key", made.admin)
     ended = command(*built, "-o", tmp_path / "list.json")

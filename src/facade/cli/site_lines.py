@@ -55,6 +55,8 @@ class SiteLines:
                 return f"beginning without {peers}: no answer"
             case "missed":
                 return f"{self._moment(event)}: going on without {peers}"
+            case "refused" if event["reason"] == "ignored" and event["side"] != "callee":
+                return None  # as the operator wants it; it was said once
             case "refused":
                 details = f": {event['details']}" if event.get("details") else ""
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"

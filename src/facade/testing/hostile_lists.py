@@ -144,6 +144,9 @@ def _wrong_kinds(valid: Mapping[str, Any]) -> Iterator[tuple[str, Changes]]:
     for path in tables:
         for wrong in wrongs:
             yield f"{'.'.join(path)} = {wrong}", {path: wrong}
+    for place, value in _leaves(valid["experiment"]):
+        if isinstance(value, str):
+            yield f"experiment.{'.'.join(map(str, place))} = [0.5]", {("experiment", *place): [0.5]}
     for required in (0, 2**31, 65, -1, "2"):
         yield f"required = {required!r}", {("required",): required}
     yield "an unknown key", {("extra",): 1}

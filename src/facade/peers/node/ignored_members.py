@@ -58,24 +58,24 @@ class IgnoredMembers:
 
 
 @dataclass(frozen=True)
-class LinksToHeeded:
+class UnignoredLinks:
     """The ways to all peers but the ignored ones: a call to one of those is refused here, and never made."""
 
     links: PeerLinks
     ignored: IgnoredMembers
 
-    def to(self, peer: Member) -> LinkToHeeded:
-        return LinkToHeeded(self, peer)
+    def to(self, peer: Member) -> UnignoredLink:
+        return UnignoredLink(self, peer)
 
     def close(self) -> None:
         self.links.close()
 
 
 @dataclass(frozen=True)
-class LinkToHeeded:
+class UnignoredLink:
     """The way to one peer, as long as it is not ignored."""
 
-    links: LinksToHeeded
+    links: UnignoredLinks
     peer: Member
 
     def call(self, request: Request, seconds: float) -> Reply:

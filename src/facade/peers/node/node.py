@@ -17,7 +17,7 @@ from facade.peers.after.outcome import Outcome, read_site, write_site
 from facade.peers.node.checkpoints import SiteCheckpoints
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.hearing import Hearing
-from facade.peers.node.ignored_members import LinksToHeeded
+from facade.peers.node.ignored_members import UnignoredLinks
 from facade.peers.node.journal import Event, Journal, Metrics
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.member_calls import MemberCalls
@@ -92,7 +92,7 @@ class Node:
             ignores=lists.ignored.has,
         )
         links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
-        self._links = LinksToHeeded(links, lists.ignored)
+        self._links = UnignoredLinks(links, lists.ignored)
         opened.callback(self._links.close)
         self.policy = policy(epoch.membership.policy, limits)
         self.puller = Puller(self._links, records, files.recovery, lists.check_governing)

@@ -158,6 +158,8 @@ def _values(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 def _check_number(path: str, value: float) -> None:
     largest = LARGEST.get(path, LARGEST_OTHER)
+    if path in _FORMS:
+        raise ValueError(f"{path} = {value} is not possible; expected {_FORMS[path][1]}")
     if isinstance(value, bool):
         if path in LARGEST:
             raise ValueError(f"{path} = {str(value).lower()} is not possible; expected a number")
