@@ -13,16 +13,22 @@ from typing import get_args, get_origin, get_type_hints
 import pytest
 
 from facade.algorithms import ALGORITHMS
+from facade.core.local_parts import published
+from facade.core.tree import row_bytes
 from facade.errors import ExperimentError
 from facade.experiment.sections import SECTIONS
+from facade.peers.local_network import founded
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, lines
+from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust import bounds
+from facade.peers.trust.ceilings import estimate
 from facade.peers.trust.membership import Change, Limits, changed, load
 from facade.peers.trust.signatures import signature
 from facade.peers.trust.site import Settings, Site, check_playable
 from facade.testing.hostile_lists import excessive_lists, hostile_lists
-from peers.makers import federation
+from peers.makers import federation, tiny
 
 MEGABYTES = 1 << 20
 _watchers = []
@@ -181,6 +187,23 @@ def test_a_ceiling_says_the_list_s_value_and_can_be_raised(attacked):
     node.write_text(node.read_text().replace("rounds = 20000", "round = 20000"))
     with pytest.raises(ExperimentError, match=r"node.toml: unknown key 'ceilings.round'"):
         Site.load(attacked.site.home)
+
+
+@pytest.mark.parametrize("training", [("optimiser=sgd",), ("optimiser=adam",), ("momentum=0.9",)])
+@pytest.mark.parametrize("algorithm", [("heads=3",), ("heads=auto", "seeding=class-means"), ("split=all",)])
+def test_what_a_run_takes_is_estimated_without_making_it(algorithm, training, tmp_path):
+    settings = [f"algorithm.{setting}" for setting in algorithm] + [f"training.{setting}" for setting in training]
+    experiment = tiny('data.clusters="2:1"', "topology.degree=2", "model.name=cnn", "training.rounds=40", *settings)
+    with founded(experiment, tmp_path, "patient", Limits()) as made:
+        site = Site.load(made.homes[0])
+    epoch = SiteEpoch.of(site, site.membership())
+    needs = estimate(epoch.membership, epoch.setup.experiment)
+    state = epoch.setup.algorithm.init(epoch.shard)
+    turn = epoch.plan.turn(epoch.shard, 0)
+    message = MessageForm(published(epoch.setup.algorithm, turn, state)).size
+    assert needs.message <= message <= 1.2 * needs.message + 4_096  # what is no weight, and the header
+    assert 4 * row_bytes(state) <= needs.disk
+    assert 4 * row_bytes(state) <= needs.memory
 
 
 def numbers(fields):

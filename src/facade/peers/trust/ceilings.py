@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from facade.peers.trust.membership import Membership
 
 _MB = 1e6
+_OTHER_STATE = 4_096
+"""Bytes of a state besides its weights and class sums."""
 
 
 class Ceilings(BaseModel):
@@ -79,7 +81,8 @@ def estimate(membership: Membership, experiment: Experiment) -> Needs:
     core, head = _model_bytes(membership, experiment)
     heads = _heads(experiment.algorithm)
     moments = 2 if experiment.training.optimiser == "adam" else int(experiment.training.momentum > 0)
-    state = (core + heads * head) * (1 + moments)
+    seeds = heads + 4 if experiment.algorithm.get("seeding", "none") != "none" else 0  # each at most as large as a head
+    state = (core + heads * head) * (1 + moments) + seeds * head + _OTHER_STATE
     message = core + head
     inputs = math.prod(membership.schema_.shape) * experiment.training.batch * (8 if _is_double(experiment) else 4)
     lines = experiment.training.rounds * (1_000 + 200 * min(membership.n, _heard(experiment, membership.n)))
