@@ -33,12 +33,13 @@ def init(
     home: Home = Path("."),
     listen: Annotated[str, typer.Option(help="host:port to listen on, if it is another one.")] = "",
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is good.")] = 365,
+    required: Annotated[int, typer.Option(min=1, help="How many of the admins must have signed a list.")] = 1,
 ) -> None:
     """Make this site's keys (they never leave it), node.toml, and the .join file for the admin."""
     need_extra()
     from facade.peers.trust.founding import NewSite, found_site
 
-    extra = {"listen": listen} if listen else {}
+    extra: dict[str, Any] = ({"listen": listen} if listen else {}) | ({"required": required} if required > 1 else {})
     join = found_site(home, NewSite(id, address, admin, extra, days))
     out.print(
         f"Written: {join}. Send it to the federation's admin; it holds nothing secret.\n"

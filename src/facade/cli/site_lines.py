@@ -55,6 +55,8 @@ class SiteLines:
                 return f"beginning without {peers}: no answer"
             case "missed":
                 return f"{self._moment(event)}: going on without {peers}"
+            case "refused" if event["reason"] == "ignored" and event["side"] != "callee":
+                return None  # as the operator wants it; it was said once
             case "refused":
                 details = f": {event['details']}" if event.get("details") else ""
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"
@@ -64,6 +66,10 @@ class SiteLines:
                 return f"too far behind the others: going on in {self._moment(event)}"
             case "epoch":
                 return f"{self._moment(event)}: list {event['epoch']} is in force"
+            case "ignoring":
+                return f"ignoring {peers}, as node.toml says" if peers else "ignoring nobody any more"
+            case "settings-refused":
+                return f"the changed node.toml is not used: {event['says']}"
             case "list-refused":
                 return f"the new membership.json is not used: {event['says']}"
             case "staying":

@@ -19,7 +19,7 @@ from facade.peers.protocol.refusals import RefusedError
 from facade.peers.protocol.rpc import Credentials, Link
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.protocol.wire import MessageForm
-from facade.peers.trust import identity
+from facade.peers.trust import expiry, identity
 from facade.peers.trust.membership import Limits, Membership
 from facade.peers.trust.site import Site
 
@@ -52,6 +52,7 @@ def _examine(home: Path) -> Iterator[Finding]:
     yield _dates("this site", site.certificate)
     membership = site.membership()
     yield Finding("ok", f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
+    yield from _last_day(membership)
     for member in membership.members:
         finding = _dates(member.id, member.certificate)
         if finding.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
@@ -87,6 +88,16 @@ def _dates(whose: str, certificate: str | bytes) -> Finding:
     return Finding("ok", f"the certificate of {whose} is good for {left:.0f} days")
 
 
+def _last_day(membership: Membership) -> Iterator[Finding]:
+    left = expiry.days_left(membership.expires)
+    if left is None:
+        return
+    if left < 0:
+        yield Finding("problem", f"the list expired after {membership.expires}; ask the admin for the next one")
+    else:
+        yield Finding("note" if left < _FEW_DAYS else "ok", f"the list is good for {left} days and today, in UTC")
+
+
 def _agreement(epoch: SiteEpoch) -> Finding:
     """Sites that print the same two marks play the same experiment on data of the same form."""
     images = sum(len(rows) for rows in epoch.shard.data.rows)
@@ -110,6 +121,9 @@ def _peers(site: Site, membership: Membership, speeds: dict[str, LinkSpeed]) -> 
     number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
+            continue
+        if member.id in site.settings.ignore:
+            yield Finding("note", f"{member.id} is ignored, as node.toml says")
             continue
         link = Link(Credentials(site.tls_key, site.certificate), member, membership.limits.chunk)
         caller = SpeedProbe(link, membership, number)

@@ -64,7 +64,8 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
             # Everything here belongs to one person, who wrote the experiment: all that it asks for is allowed.
             names = {text for _, text in foreign_names(experiment.model_dump())}
             allow = [*sorted(names), ALLOWS_ATTACK]
-            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": allow}
+            data = {"source": "experiment", "root": experiment.data.root, "path": experiment.data.path}
+            settings = {"data": data, "allow": allow}
             new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
             joins.append(Join.load(found_site(base / id, new)))
             homes.append(base / id)

@@ -155,10 +155,11 @@ def _words(log: Log, last_round: int) -> list[Word]:
     """What a site says of what every member sent it. Rounds that were played again count once."""
     came: dict[str, set[int]] = defaultdict(set)
     unused: dict[str, set[int]] = defaultdict(set)
+    silent = {reason.word for reason in Reason if not reason.tells_of_message}
     for event in log.events:
         if isinstance(event, Heard):
             came[event.peer].add(event.round)
-        elif isinstance(event, TurnedAway) and event.reason != Reason.NOT_ADMITTED.word:
+        elif isinstance(event, TurnedAway) and event.reason not in silent:
             came[event.peer].add(event.round)
             unused[event.peer].add(event.round)
         elif isinstance(event, Judged):

@@ -109,8 +109,9 @@ class Met(BaseModel):
     unused_at_end: Count = 0
 
     def word(self, site: str, member: str) -> Word:
-        """The same as one site's word about a member. Who does not admit the site has sent it nothing."""
-        refused = sum(count for reason, count in self.refused.items() if reason != Reason.NOT_ADMITTED.word)
+        """The same as one site's word about a member. Who does not admit the site, or is ignored, has sent nothing."""
+        silent = {reason.word for reason in Reason if not reason.tells_of_message}
+        refused = sum(count for reason, count in self.refused.items() if reason not in silent)
         return Word(site, member, self.heard + refused, self.unused + refused, bool(self.unused_at_end))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from facade.errors import ExperimentError, FacadeError
 from facade.files import store
+from facade.peers.node.ignored_members import IgnoredMembers
 from facade.peers.node.journal import Journal
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
@@ -22,12 +23,13 @@ class FollowedLists:
         self.epochs = Epochs()
         self._site = site
         self._journal = journal
+        self.ignored = IgnoredMembers(site, journal)
         self._path = site.home / "membership.json"
         self._kept = site.run / "epochs"
         with store.writing(self._kept):
             self._kept.mkdir(parents=True, exist_ok=True)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
-            self.epochs.add(load(earlier, site.settings.admins))
+            self.epochs.add(load(earlier, site.settings.admins, site.settings.required))
         self._site_epochs: dict[int, SiteEpoch] = {}
         self._in_force: SiteEpoch | None = None
         self._seen: int | None = None
@@ -70,12 +72,16 @@ class FollowedLists:
 
     def _take(self, content: bytes) -> None:
         """Keep a list that can be played by; what is kept is what was checked."""
-        membership = verified(content, self._path, self._site.settings.admins)
+        settings = self._site.settings
+        # That fewer must sign from now on, as many must have signed as before.
+        needed = max([settings.required, *(known.required for known in self.epochs.known[-1:])])
+        membership = verified(content, self._path, settings.admins, needed)
         if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
             self._site.find_in(membership)
         if not self.epochs.follows(membership):
             return
-        if membership.has(self._site.settings.id):
+        membership.refuse_expired()
+        if membership.has(settings.id):
             check_playable(self._site, membership)
         self.epochs.add(membership)
         store.replace(self._kept / f"{membership.epoch}.json", content)
@@ -88,11 +94,24 @@ class FollowedLists:
             return 0
 
     def enter(self, round: int) -> SiteEpoch:
-        """Put the list in force that governs a round."""
+        """Put the list in force that governs a round; ExperimentError if it has expired."""
+        self._refuse_expired(self.epochs.governing(round))
         self._in_force = self.site_epoch(round)
         return self._in_force
 
     def check_in_force(self, round: int) -> None:
+        """Before a round is published: as `check_governing`; ExperimentError if the list in force has expired."""
+        self.check_governing(round)
+        self._refuse_expired(self.membership)
+
+    def _refuse_expired(self, membership: Membership) -> None:
+        try:
+            membership.refuse_expired()
+        except ExperimentError as error:
+            self._journal.write("expired", epoch=membership.epoch, says=str(error))
+            raise
+
+    def check_governing(self, round: int) -> None:
         """Look for a new list; NextEpochError if this round is to be played by another than the one in force."""
         self.look()
         if self.epochs.governing(round) is not self.membership:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,11 +25,14 @@ class MemberCalls:
     links: PeerLinks
     membership: Membership
     own_id: str
+    ignores: Callable[[str], bool] = lambda peer: False
+    """Whether a member is ignored here."""
 
     @property
     def others(self) -> list[Member]:
-        """All members but this one."""
-        return [member for member in self.membership.members if member.id != self.own_id]
+        """All members but this one, and those that it ignores."""
+        members = self.membership.members
+        return [member for member in members if member.id != self.own_id and not self.ignores(member.id)]
 
     def ask_each(self, members: Iterable[Member], kind: Kind, round: int) -> dict[str, Answer]:
         """How members answer a question about a round, by id."""

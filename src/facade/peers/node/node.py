@@ -17,6 +17,7 @@ from facade.peers.after.outcome import Outcome, read_site, write_site
 from facade.peers.node.checkpoints import SiteCheckpoints
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.hearing import Hearing
+from facade.peers.node.ignored_members import UnignoredLinks
 from facade.peers.node.journal import Event, Journal, Metrics
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.member_calls import MemberCalls
@@ -88,11 +89,13 @@ class Node:
             journal,
             metrics,
             first - 1 if self._joins else first,  # one that joins is not there before the others are
+            ignores=lists.ignored.has,
         )
-        self._links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        self._links = UnignoredLinks(links, lists.ignored)
         opened.callback(self._links.close)
         self.policy = policy(epoch.membership.policy, limits)
-        self.puller = Puller(self._links, records, files.recovery, lists.check_in_force)
+        self.puller = Puller(self._links, records, files.recovery, lists.check_governing)
         self.publisher = Publisher(site, files, gate, records, watch)
         hearing = Hearing(self.puller, files, journal, self.policy)
         self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
@@ -150,7 +153,8 @@ class Node:
     @property
     def _calls(self) -> MemberCalls:
         """Calls to the members of the list in force."""
-        return MemberCalls(self._links, self.followed_lists.membership, self.site.settings.id)
+        lists = self.followed_lists
+        return MemberCalls(self._links, lists.membership, self.site.settings.id, lists.ignored.has)
 
     @property
     def _shutdown(self) -> Shutdown:

@@ -45,6 +45,8 @@ class Gate:
     finished: bool = False
     settled: set[str] = field(default_factory=set)
     """Members that need nothing more from this node, and know that it needs nothing more."""
+    ignores: Callable[[str], bool] = lambda peer: False
+    """Whether the operator has this site ignore a member."""
 
     def __post_init__(self) -> None:
         self._farewell = threading.Condition()
@@ -84,6 +86,8 @@ class Gate:
             member = membership.by_fingerprint.get(fingerprint)
             if member is not None:
                 self._check_dates(member.certificates, fingerprint)
+                if self.ignores(member.id):
+                    raise RefusedError(Reason.IGNORED, member.id)
                 return member.id
         raise RefusedError(Reason.STRANGER, fingerprint[:16])
 

@@ -13,7 +13,7 @@ import tomli_w
 
 from facade.errors import ExperimentError
 from facade.files import store
-from facade.peers.trust import identity
+from facade.peers.trust import bounds, identity
 from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, checked_list, resized
 from facade.peers.trust.site import Settings
@@ -29,6 +29,15 @@ _DATA_TEMPLATE = """
 # source = "npz"
 # root = "/data"
 # path = "ward.npz"
+
+# What no list may exceed here; these are the defaults.
+# [ceilings]
+# rounds = 10000
+# seconds = 86400
+# samples = 1000000
+# memory_mb = 8192
+# disk_mb = 20480
+# message_mb = 1024
 """
 
 
@@ -50,6 +59,10 @@ def found_site(home: Path, new: NewSite) -> Path:
     for admin in new.admins:
         if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
             raise ExperimentError(f"the admin's key {admin} is not a public key; expected 64 hexadecimal digits")
+    if new.settings.get("required", 1) > len(set(new.admins)):
+        raise ExperimentError(
+            f"{new.settings['required']} admins must sign, but {len(set(new.admins))} are named; name all of them"
+        )
     identity.check_address("address", new.address)
     if listen := new.settings.get("listen"):
         identity.check_address("listen", listen)
@@ -101,6 +114,10 @@ class Terms:
     limits: Limits = field(default_factory=Limits)
     schema: Schema | None = None
     """None: that of the experiment's own data."""
+    required: int = 1
+    """How many admins must sign."""
+    expires: str = ""
+    """The last day of the list, such as 2027-03-31; none if empty."""
 
 
 def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms) -> Membership:
@@ -112,6 +129,7 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
     if len(joins) < 2:
         raise ExperimentError(f"a federation needs at least 2 sites, {len(joins)} given")
     described = resized(experiment.model_dump(), len(joins))
+    described["data"] |= {"root": bounds.ROOT, "path": ""}  # where data lie is every site's own business
     return checked_list(
         {
             "federation": terms.federation,
@@ -125,6 +143,8 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
             "limits": terms.limits.model_dump(),
             "members": [Member(**join.__dict__).model_dump() for join in sorted(joins, key=lambda join: join.id)],
             "admins": list(terms.admins),
+            "required": terms.required,
+            "expires": terms.expires,
         }
     )
 

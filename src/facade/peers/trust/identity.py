@@ -72,6 +72,17 @@ def check_address(name: str, address: str) -> None:
         )
 
 
+def check_member(id: str, address: str) -> None:
+    """ValueError for an id or an address that no site could have been founded with."""
+    try:
+        check_name(id)
+        if len(address) > 255:
+            raise ExperimentError(f"an address of {len(address)} characters is not possible; expected at most 255")
+        check_address("address", address)
+    except ExperimentError as error:
+        raise ValueError(str(error)) from None
+
+
 def private(path: Path, content: bytes) -> None:
     """Write a new file that only its owner can read; an existing one is never written over. It is on the disk
     when this returns: others may be told of a key only if it cannot be lost."""
@@ -192,12 +203,30 @@ def check_certificate(id: str, pem: str) -> None:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         signs = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         raise ValueError(f"the certificate of '{id}' was not made by facade node init or rotate") from None
     common = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if common != [id] or list(names) != [x509.DNSName(tls_name(id))] or signs:
         raise ValueError(
             f"the certificate of '{id}' is not made out to that site alone; make one with: facade node init"
+        )
+
+
+def check_certificates(id: str, pems: list[str]) -> None:
+    """ValueError for certificates that are not a site's own, or not in the one way of writing them."""
+    try:
+        plain = all(pem == canonical_pem(pem) for pem in pems)
+        subjects = {parsed(pem).subject for pem in pems}
+    except Exception as error:  # the parser has many
+        raise ValueError(f"a certificate of '{id}' cannot be read ({type(error).__name__})") from None
+    if not plain:
+        raise ValueError(f"the certificate of '{id}' is not in plain PEM; make the list of .join files")
+    for pem in pems:
+        check_certificate(id, pem)
+    if len(subjects) < len(pems):
+        raise ValueError(
+            f"the two certificates of '{id}' have the same subject, by which TLS looks them up; make a new one with:"
+            " facade node rotate"
         )
 
 
