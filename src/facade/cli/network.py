@@ -148,7 +148,12 @@ def _checked(kind: Any, written: Any, option: str) -> Any:
 def update(
     membership: Annotated[Path, typer.Argument(help="The list in force.")],
     key: Key,
-    from_round: Annotated[int, typer.Option(min=1, help="The first round that is played by the new list.")],
+    from_round: Annotated[
+        int | None, typer.Option(min=1, help="The first round that is played by the new list.")
+    ] = None,
+    back_to_round: Annotated[
+        int | None, typer.Option(min=0, help="The same, for a round that was played: all sites go back to it.")
+    ] = None,
     add: Annotated[list[Path] | None, typer.Option(help="A new site's .join file. Repeatable.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="The id of a site that goes. Repeatable.")] = None,
     rotate: Annotated[list[Path] | None, typer.Option(help="A .join file with a new certificate. Repeatable.")] = None,
@@ -162,18 +167,38 @@ def update(
     from facade.peers.trust.founding import check_plan
     from facade.peers.trust.membership import Change, changed, load
 
+    first_round, back = _first_round(from_round, back_to_round)
     public = [identity.public_half(identity.load_signing_key(path)) for path in key]
     old = load(membership, public)
-    if not (add or remove or rotate or any(member.next_certificate for member in old.members)):
+    if not (add or remove or rotate or back or any(member.next_certificate for member in old.members)):
         raise ExperimentError(
             f"{membership}: nothing to change; give --add, --remove or --rotate"
             " (without them, an update ends a rotation, but this list has none)"
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    new = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    new = changed(old, Change(joins["add"], remove or [], joins["rotate"], back), first_round)
     check_plan(new)
     store.replace(output, new.sign(key).encode())
-    out.print(f"Written: {output}, epoch {new.epoch}, {new.n} members from round {from_round} on.", soft_wrap=True)
+    out.print(f"Written: {output}, epoch {new.epoch}, {new.n} members from round {first_round} on.", soft_wrap=True)
+    if back:
+        out.print(_going_back(first_round), soft_wrap=True)
+
+
+def _first_round(from_round: int | None, back_to_round: int | None) -> tuple[int, bool]:
+    """(the first round of a new list, whether sites go back to it)."""
+    if (from_round is None) == (back_to_round is None):
+        raise ExperimentError(
+            "give --from-round with a round that nobody has reached, or --back-to-round with one that all go back to"
+        )
+    return (from_round, False) if from_round is not None else (back_to_round or 0, True)
+
+
+def _going_back(round: int) -> str:
+    from facade.peers.node.checkpoints import EVERY
+
+    kept = "" if round % EVERY == 0 else f", unless a site still has its own ({EVERY} rounds are between those kept)"
+    state = f" Sites go on from their states of round {round - round % EVERY}{kept}." if round else ""
+    return f"All sites that take it go back to round {round}: what they have played since does not count.{state}"
 
 
 @app.command()

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from facade.errors import ExperimentError
-from facade.peers.after.site_log import Committed, Heard, Judged, Log, Mixed, Started, TurnedAway, When
+from facade.peers.after.site_log import Committed, Heard, Judged, Log, Mixed, Started, TurnedAway, WentBack, When
 from facade.peers.after.suspects import Suspect, Word, suspects
 from facade.peers.protocol.access import Access
 from facade.peers.protocol.refusals import Reason
@@ -56,6 +56,7 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
     _check_epochs([event for event, _ in heard], epochs)
     findings = [sentence for log in by_site.values() for sentence in (*_order(log), *_unheard(log, epochs))]
     strays, unjudged = _strays(heard, epochs)
+    astray, ways_back = _ways_back(by_site.values(), epochs)
     disputes, cut = _disputes(heard, by_site)
     last_round = epochs.known[-1].experiment["training"]["rounds"]
     return Audit(
@@ -63,8 +64,8 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
         sorted(members - set(by_site)),
         len({event.round for event, _ in heard}),
         len({(event.epoch, event.round, event.peer, receiver) for event, receiver in heard}),
-        [*findings, *disputes, *strays],
-        [*unjudged, *cut],
+        [*findings, *disputes, *strays, *astray],
+        [*unjudged, *cut, *ways_back],
         suspects([word for log in by_site.values() for word in _words(log, last_round)]),
     )
 
@@ -148,6 +149,23 @@ def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[lis
                 f"round {at.round}: {', '.join(receivers)} heard {_short(list(digests))} from {sender}, whose log has"
                 f" {_short(published[sender][at])}"
             )
+    return findings, notes
+
+
+def _ways_back(logs: Iterable[Log], epochs: Epochs) -> tuple[list[str], list[str]]:
+    """Sites that went back by a list that does not; and, as notes, those that went back as they should. Rounds that
+    are played again by another list are other rounds, so that nothing else of an audit depends on it."""
+    lists = {membership.epoch: membership for membership in epochs.known}
+    findings, notes = [], []
+    for log in logs:
+        for event in dict.fromkeys(event for event in log.events if isinstance(event, WentBack)):
+            where = f"{log.id} went back to round {event.round}"
+            listed = lists.get(event.epoch)
+            if listed is None or not listed.goes_back or listed.first_round != event.round:
+                findings.append(f"{where} by the list of epoch {event.epoch}, which does not go back there")
+                continue
+            state = "began anew" if event.state is None else f"went on from its state of round {event.state}"
+            notes.append(f"{where}, by the list of epoch {event.epoch}, and {state}")
     return findings, notes
 
 

@@ -66,6 +66,15 @@ class Judged(BaseModel):
     dropped: dict[Id, list[str]]
 
 
+class WentBack(BaseModel, frozen=True):
+    """An event of a log: a site went back to a round, as a list says."""
+
+    epoch: int
+    round: Round
+    state: Round | None
+    """The round whose state it went on from; None: it began anew."""
+
+
 class TurnedAway(BaseModel):
     """An event of a log: a peer's message was refused."""
 
@@ -80,6 +89,7 @@ _EVENTS: dict[str, type[BaseModel]] = {
     "heard": Heard,
     "mixed": Mixed,
     "judged": Judged,
+    "went-back": WentBack,
     "refused": TurnedAway,
 }
 

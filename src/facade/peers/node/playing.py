@@ -120,6 +120,7 @@ class Playing:
     def _jump(self, to: int) -> Start:
         """Too far behind to replay: go to the round where the others are. BehindError if they have gone on
         meanwhile."""
+        to = self._followed_lists.no_further_than(to)
         self._journal.write("jumped", round=to, before=self._gate.round)
         state = self._enter(to)
         epoch = self._followed_lists.in_force

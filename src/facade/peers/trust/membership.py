@@ -102,6 +102,8 @@ class Membership(ListPart):
     limits: Limits
     members: list[Member] = Field(min_length=2)
     admins: list[str] = Field(min_length=1)
+    goes_back: bool = False
+    """Whether what was played by earlier lists from the first round on does not count: sites go back to that round."""
 
     @model_validator(mode="after")
     def _ids_are_sorted_and_certificates_their_own(self) -> Membership:
@@ -120,10 +122,15 @@ class Membership(ListPart):
                 )
         return self
 
+    @property
+    def written(self) -> dict[str, Any]:
+        """As it stands in a file. What most lists do not do is left out, so that they read as they always have."""
+        return self.model_dump(by_alias=True, exclude=set() if self.goes_back else {"goes_back"})
+
     @functools.cached_property
     def content(self) -> bytes:
         """What is signed and hashed."""
-        return identity.canonical(self.model_dump(by_alias=True))
+        return identity.canonical(self.written)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -164,7 +171,7 @@ class Membership(ListPart):
             if identity.public_half(key) not in self.admins:
                 raise ExperimentError(f"{path} is not the key of an admin of this federation")
             signatures.append({"admin": identity.public_half(key), "signature": key.sign(_SIGNED + self.content).hex()})
-        signed = {"membership": self.model_dump(by_alias=True), "signatures": signatures}
+        signed = {"membership": self.written, "signatures": signatures}
         return json.dumps(signed, indent=1) + "\n"
 
 
@@ -220,7 +227,7 @@ class Epochs:
 
     def follows(self, membership: Membership) -> bool:
         """Whether a list is a new one; ExperimentError if it fits none of the known ones. A later one must begin
-        later."""
+        later, unless it goes back."""
         for other in self.known:
             if membership.epoch == other.epoch:
                 if membership.digest != other.digest:
@@ -230,9 +237,8 @@ class Epochs:
                 return False
         later = [m for m in self.known if m.epoch > membership.epoch]
         newest = self.known[-1] if self.known else None
-        if newest and (
-            membership.federation != newest.federation or (not later and membership.first_round <= newest.first_round)
-        ):
+        too_early = newest and membership.first_round <= newest.first_round and not membership.goes_back
+        if newest and (membership.federation != newest.federation or (not later and too_early)):
             raise ExperimentError(
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
@@ -254,6 +260,10 @@ class Epochs:
         """The list that a round is played by."""
         return max((m for m in self.known if m.first_round <= round), key=lambda m: m.epoch, default=self.known[0])
 
+    def going_back(self, epoch: int) -> list[Membership]:
+        """The lists later than that of an epoch that go back."""
+        return [m for m in self.known if m.goes_back and m.epoch > epoch]
+
     def current(self, round: int) -> list[Membership]:
         """The lists whose members may call a node that is in `round`: the governing one and later."""
         now = self.governing(round)
@@ -274,6 +284,8 @@ class Change:
     remove: Sequence[str] = ()
     rotate: Sequence[identity.Join] = ()
     """Sites with a new certificate; the old one stays good until the next update is in force."""
+    goes_back: bool = False
+    """Whether sites that have played the first round of the new list go back to it."""
 
 
 def changed(old: Membership, change: Change, first_round: int) -> Membership:
@@ -286,7 +298,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     for id in [*change.remove, *(join.id for join in change.rotate)]:
         if id not in members:
             raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
-    if first_round <= old.first_round:
+    if first_round <= old.first_round and not change.goes_back:
         raise ExperimentError(
             f"round {first_round}, the first of the new list, is not after round {old.first_round}, where the old one"
             " begins"
@@ -307,6 +319,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     update = {
         "epoch": old.epoch + 1,
         "first_round": first_round,
+        "goes_back": change.goes_back,
         "members": [settled[id].model_dump() for id in sorted(settled)],
         "experiment": resized(old.experiment, len(settled)),
     }
