@@ -242,17 +242,25 @@ def up(
 def audit(
     logs: Annotated[list[Path], typer.Argument(help="The sites' run/log.jsonl files.")],
     membership: Annotated[list[Path], typer.Option(help="The list they played by. Repeatable: one per epoch.")],
+    replay: Annotated[
+        list[Path] | None,
+        typer.Option(help="A site's directory, with its data: play its last rounds again. Repeatable."),
+    ] = None,
+    messages: Annotated[
+        list[Path] | None, typer.Option(help="A copy of a site's run/outgoing, to play again with. Repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the logs of a run: was every message used the one its sender published, and meant for who used it?
-    Exit code 1 if something does not fit."""
+    With --replay, also: does mixing what was used give the states that were recorded? Exit code 1 if something does not
+    fit."""
     need_extra()
     from dataclasses import asdict
 
     from facade.cli.display_sites import print_audit
-    from facade.peers.after.audit import audit
+    from facade.peers.after.audit import Again, audit
 
-    result = audit(logs, membership)
+    result = audit(logs, membership, Again(replay or [], messages or []))
     print_audit(prose(as_json), result)
     if as_json:
         write_json(asdict(result))

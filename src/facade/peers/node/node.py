@@ -136,7 +136,7 @@ class Node:
     def _conclude(self, played: Played) -> Outcome:
         """Write down what the run came to; the outcome last of all."""
         epoch = self.followed_lists.in_force
-        self.publisher.write_rows(epoch, played.rows)
+        self.publisher.write_rows(epoch, played.rows, played.state)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
         store.sync(self.site.run / ROWS)
         outcome.save(self.site.run, played.state, epoch.setup)

@@ -93,7 +93,7 @@ class Playing:
         """Turn a post into an inbox."""
         epoch = self._followed_lists.in_force
         self._begun = _BegunRound(post, epoch.membership)
-        self._publisher.write_rows(epoch, post.rows)
+        self._publisher.write_rows(epoch, post.rows, post.state)
         self._followed_lists.check_in_force(post.round)
         self._publisher.publish(epoch, post)
         self._followed_lists.forget(post.round - epoch.membership.limits.window)

@@ -89,8 +89,8 @@ def go_back(site: Site, epochs: Epochs, journal: Journal) -> WayBack | None:
         kept = ", ".join(map(str, checkpoints.rounds))
         raise NoWayBackError(
             f"the list of epoch {target.epoch} goes back to round {round}, but this site keeps no state of that round"
-            f" or an earlier one, only of {kept}; restore {site.run / 'checkpoints'} from a copy, or ask the federation's"
-            " admin for a list that goes back to one of those, or to round 0"
+            f" or an earlier one, only of {kept}; restore {site.run / 'checkpoints'} from a copy, or ask the"
+            " federation's admin for a list that goes back to one of those, or to round 0"
         )
     way = WayBack(round, target.epoch, earlier.round if earlier else None, saved.round)
     journal.write("went-back", round=round, epoch=way.epoch, state=way.state, before=way.before)
