@@ -169,7 +169,12 @@ def _checked(kind: Any, written: Any, option: str) -> Any:
 def update(
     membership: Annotated[Path, typer.Argument(help="The list in force.")],
     key: Key,
-    from_round: Annotated[int, typer.Option(min=1, help="The first round that is played by the new list.")],
+    from_round: Annotated[
+        int | None, typer.Option(min=1, help="The first round that is played by the new list.")
+    ] = None,
+    back_to_round: Annotated[
+        int | None, typer.Option(min=0, help="The same, for a round that was played: all sites go back to it.")
+    ] = None,
     add: Annotated[list[Path] | None, typer.Option(help="A new site's .join file. Repeatable.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="The id of a site that goes. Repeatable.")] = None,
     rotate: Annotated[list[Path] | None, typer.Option(help="A .join file with a new certificate. Repeatable.")] = None,
@@ -186,21 +191,41 @@ def update(
     from facade.peers.trust.membership import Change, changed, read, signed_list
     from facade.peers.trust.signatures import check_signers
 
+    first_round, back = _first_round(from_round, back_to_round)
     old, signatures = signed_list(read(membership), membership)
     check_signers(membership, signatures, _public_halves(key), 1)  # what others must have signed too is for the sites
     rotates = any(member.next_certificate for member in old.members)
-    if not (add or remove or rotate or rotates or required or expires):
+    if not (add or remove or rotate or rotates or required or expires or back):
         raise ExperimentError(
             f"{membership}: nothing to change; give --add, --remove, --rotate, --expires or --required"
             " (without them, an update ends a rotation, but this list has none)"
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    change = Change(joins["add"], remove or [], joins["rotate"], required, expires)
-    new = changed(old, change, from_round)
+    change = Change(joins["add"], remove or [], joins["rotate"], required, expires, back)
+    new = changed(old, change, first_round)
     check_plan(new)
     store.replace(output, new.sign(key).encode())
-    written = f"Written: {output}, epoch {new.epoch}, {new.n} members from round {from_round} on."
+    written = f"Written: {output}, epoch {new.epoch}, {new.n} members from round {first_round} on."
     out.print(f"{written} {_next_step(new, len(key))}", soft_wrap=True)
+    if back:
+        out.print(_going_back(first_round), soft_wrap=True)
+
+
+def _first_round(from_round: int | None, back_to_round: int | None) -> tuple[int, bool]:
+    """(the first round of a new list, whether sites go back to it)."""
+    if (from_round is None) == (back_to_round is None):
+        raise ExperimentError(
+            "give --from-round with a round that nobody has reached, or --back-to-round with one that all go back to"
+        )
+    return (from_round, False) if from_round is not None else (back_to_round or 0, True)
+
+
+def _going_back(round: int) -> str:
+    from facade.peers.node.checkpoints import EVERY
+
+    kept = "" if round % EVERY == 0 else f", unless a site still has its own ({EVERY} rounds are between those kept)"
+    state = f" Sites go on from their states of round {round - round % EVERY}{kept}." if round else ""
+    return f"All sites that take it go back to round {round}: what they have played since does not count.{state}"
 
 
 @app.command()
@@ -268,17 +293,25 @@ def up(
 def audit(
     logs: Annotated[list[Path], typer.Argument(help="The sites' run/log.jsonl files.")],
     membership: Annotated[list[Path], typer.Option(help="The list they played by. Repeatable: one per epoch.")],
+    replay: Annotated[
+        list[Path] | None,
+        typer.Option(help="A site's directory, with its data: play its last rounds again. Repeatable."),
+    ] = None,
+    messages: Annotated[
+        list[Path] | None, typer.Option(help="A copy of a site's run/outgoing, to play again with. Repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the logs of a run: was every message used the one its sender published, and meant for who used it?
-    Exit code 1 if something does not fit."""
+    With --replay, also: does mixing what was used give the states that were recorded? Exit code 1 if something does not
+    fit."""
     need_extra()
     from dataclasses import asdict
 
     from facade.cli.display_sites import print_audit
-    from facade.peers.after.audit import audit
+    from facade.peers.after.audit import Again, audit
 
-    result = audit(logs, membership)
+    result = audit(logs, membership, Again(replay or [], messages or []))
     print_audit(prose(as_json), result)
     if as_json:
         write_json(asdict(result))

@@ -89,6 +89,28 @@ def up(
 
 
 @app.command()
+def rollback(
+    to_round: Annotated[int, typer.Option(min=0, help="The round that the newest list goes back to.")],
+    home: Home = Path("."),
+) -> None:
+    """Take this site, which is stopped, back to the start of a round, as its membership.json says. `facade node up`
+    does the same when it starts; this shows what it comes to."""
+    need_extra()
+    from facade.peers.node.rollback import roll_back
+
+    way = roll_back(home, to_round)
+    if way is None:
+        out.print(f"Nothing to do: this site is not beyond round {to_round}, or has gone back to it.", soft_wrap=True)
+        return
+    state = "begins anew" if way.state is None else f"goes on from its state of round {way.state}"
+    out.print(
+        f"Back from round {way.before} to round {way.round}, by the list of epoch {way.epoch}: this site {state}."
+        " Start it with: facade node up",
+        soft_wrap=True,
+    )
+
+
+@app.command()
 def doctor(
     home: Home = Path("."),
     as_json: Json = False,

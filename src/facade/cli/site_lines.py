@@ -64,6 +64,8 @@ class SiteLines:
                 return f"{self._moment(event)}: what was heard is not used, for it makes this site's model far worse"
             case "jumped":
                 return f"too far behind the others: going on in {self._moment(event)}"
+            case "went-back":
+                return f"list {event['epoch']} goes back: this site begins again in {self._moment(event)}"
             case "epoch":
                 return f"{self._moment(event)}: list {event['epoch']} is in force"
             case "ignoring":

@@ -15,7 +15,7 @@ import os
 import secrets
 import struct
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,11 +120,15 @@ class StoredFile(NamedTuple):
 
 
 class Store:
-    """The newest `keep` files of a numbered series in a directory of their own."""
+    """The newest `keep` files of a numbered series in a directory of their own, and those of the older ones that
+    `also` names, given the numbers of all, ascending."""
 
-    def __init__(self, directory: Path, keep: int = 2) -> None:
+    def __init__(
+        self, directory: Path, keep: int = 2, also: Callable[[list[int]], Collection[int]] = lambda numbers: ()
+    ) -> None:
         self.directory = directory
         self.keep = keep
+        self._also = also
 
     @property
     def numbers(self) -> list[int]:
@@ -142,7 +146,9 @@ class Store:
         write(path, _with_footer(parts))
         remove_leftovers(self.directory)
         older = [p for p in self._files() if p.name <= path.name]
-        for unwanted in set(self._files()) - set(older[-self.keep :]):
+        also = self._also([int(p.stem) for p in older])
+        wanted = {*older[-self.keep :], *(p for p in older if int(p.stem) in also)}
+        for unwanted in set(self._files()) - wanted:
             unwanted.unlink(missing_ok=True)
         return path
 

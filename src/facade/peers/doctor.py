@@ -13,6 +13,7 @@ from facade.core.local_parts import published
 from facade.core.tree import row_bytes
 from facade.core.turn import listed
 from facade.errors import FacadeError
+from facade.peers.node.checkpoints import MOST
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.protocol.link_speed import LinkSpeed, SpeedProbe
 from facade.peers.protocol.refusals import RefusedError
@@ -108,7 +109,7 @@ def _agreement(epoch: SiteEpoch) -> Finding:
 
 def _disk(site: Site, epoch: SiteEpoch) -> Finding:
     state = epoch.setup.algorithm.init(epoch.shard)
-    needed = row_bytes(state) * (4 + epoch.membership.limits.window)
+    needed = row_bytes(state) * (4 + MOST + epoch.membership.limits.window)
     free = shutil.disk_usage(site.home).free
     return Finding(
         "ok" if free > needed else "problem",

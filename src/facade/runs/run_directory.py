@@ -41,6 +41,10 @@ _LOCK = ".lock.tmp"
 """Made where directories cannot be locked; `store.is_temporary` takes it for nothing of the run."""
 
 
+class BusyError(RunDirectoryError):
+    """Another process is computing the run."""
+
+
 class RunDirectory:
     """A directory with one run in it."""
 
@@ -143,7 +147,7 @@ class RunDirectory:
         try:
             return lock(handle)
         except BlockingIOError:
-            raise RunDirectoryError(f"{self.path}: another process is computing this run; wait for it") from None
+            raise BusyError(f"{self.path}: another process is computing this run; wait for it") from None
 
     def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
         """Write what is known before the first round; an earlier beginning of the same run is

@@ -4,7 +4,7 @@ made of."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +33,16 @@ class SavedState(NamedTuple):
 class SavedStates:
     """The newest few states of a run directory."""
 
-    def __init__(self, directory: RunDirectory, keep: int, rows_before: Callable[[Facts], int]) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        keep: int,
+        rows_before: Callable[[Facts], int],
+        also: Callable[[list[int]], Collection[int]] = lambda rounds: (),
+    ) -> None:
+        """`also`: which of the older ones are kept, given the rounds of all."""
         self._directory = directory
-        self._store = Store(directory.path / "checkpoints", keep)
+        self._store = Store(directory.path / "checkpoints", keep, also)
         self._rows_before = rows_before
         """The bytes of rows that a state counts on."""
 
@@ -48,9 +55,12 @@ class SavedStates:
         """Store a state at the start of a round; rows made before it are written."""
         self._store.write(round, state_files.file_parts(state, facts))
 
-    def newest(self) -> SavedState | None:
-        """The newest one that is whole and whose rows are there; a warning names the others."""
-        for saved in self._all_whole():
+    def newest(self, up_to: int | None = None) -> SavedState | None:
+        """The newest one that is whole and whose rows are there; a warning names the others. With `up_to`, of no later
+        round than that."""
+        for saved in self.all_whole():
+            if up_to is not None and saved.facts["round"] > up_to:
+                continue
             if self._directory.length(ROWS) >= self._rows_before(saved.facts):
                 return saved
             warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=3)
@@ -58,7 +68,7 @@ class SavedStates:
 
     def what_is_missing(self) -> str:
         """Why none of the states can be used, in words."""
-        counted_on = [self._rows_before(saved.facts) for saved in self._all_whole()]
+        counted_on = [self._rows_before(saved.facts) for saved in self.all_whole()]
         if not counted_on:
             return f"{self._store.directory} holds no checkpoint that is whole"
         there, path = self._directory.length(ROWS), self._directory.path / ROWS
@@ -68,7 +78,8 @@ class SavedStates:
         """A complete run needs none."""
         self._store.remove()
 
-    def _all_whole(self) -> Iterator[SavedState]:
+    def all_whole(self) -> Iterator[SavedState]:
+        """Those that are whole, the newest first."""
         for stored in self._store.newest_first():
             state, facts = state_files.read_file(stored.content)
             yield SavedState(stored.path, state, facts)

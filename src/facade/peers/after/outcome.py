@@ -122,7 +122,7 @@ class SiteFacts(BaseModel):
 
     id: str
     federation: str
-    experiment_sha256: str
+    experiment_sha256: str = Field(pattern="^[0-9a-f]{64}$")
     algorithm: str
     policy: str
     images: int

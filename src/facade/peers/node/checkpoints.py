@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,11 @@ from facade.errors import FacadeError
 from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
 from facade.runs.saved_states import ROWS, SavedStates
+
+EVERY = 10
+"""Checkpoints of rounds that are a multiple of this are kept longer than others: sites can go back to them."""
+MOST = 10
+"""So many of those, the newest."""
 
 
 class LostCheckpointError(FacadeError):
@@ -31,27 +37,50 @@ class SiteCheckpoint:
 
 
 class SiteCheckpoints:
-    """The newest three checkpoints of a node."""
+    """The newest three checkpoints of a node, and of those of every tenth round the newest ten."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._states = SavedStates(directory, 3, lambda facts: int(facts["rows"]))
+        self._states = SavedStates(directory, 3, lambda facts: int(facts["rows"]), spaced)
 
     def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
         """Store the state at the start of a round; rows made before it are written."""
         facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._directory.length(ROWS)}
         self._states.save(round, state_files.in_one_piece(state), facts)
 
-    def newest(self) -> SiteCheckpoint | None:
-        """The newest one that is whole, and whose rows are."""
-        saved = self._states.newest()
+    def newest(self, up_to: int | None = None) -> SiteCheckpoint | None:
+        """The newest one that is whole, and whose rows are; with `up_to`, of no later round than that."""
+        saved = self._states.newest(up_to)
         return None if saved is None else SiteCheckpoint(state=saved.state, **saved.facts)
+
+    def all_whole(self) -> Iterator[SiteCheckpoint]:
+        """Those that are whole, the newest first."""
+        return (SiteCheckpoint(state=saved.state, **saved.facts) for saved in self._states.all_whole())
+
+    def put_back(self, round: int, saved: SiteCheckpoint) -> None:
+        """Make a checkpoint the newest one, as the start of a round: those of later rounds go."""
+        facts = {"round": round, "epoch": saved.epoch, "ledger": saved.ledger, "rows": saved.rows}
+        self._states.save(round, state_files.in_one_piece(saved.state), facts)
+
+    @property
+    def rounds(self) -> list[int]:
+        """Of the checkpoints that are there, good or damaged, ascending."""
+        return self._states.rounds
 
     def what_is_missing(self) -> str:
         """What a begun run lacks that has no usable checkpoint, in words."""
         return self._states.what_is_missing()
 
+    def remove(self) -> None:
+        """Begin anew."""
+        self._states.remove()
+
     @property
     def begun(self) -> bool:
         """Whether there is any checkpoint, good or damaged."""
         return bool(self._states.rounds)
+
+
+def spaced(rounds: list[int]) -> list[int]:
+    """Of the rounds of all checkpoints, ascending, those whose checkpoints are kept longer than others."""
+    return [round for round in rounds if round % EVERY == 0][-MOST:]

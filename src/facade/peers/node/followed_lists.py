@@ -16,6 +16,10 @@ class NextEpochError(Exception):
     """A round is governed by another list than the one it was begun under."""
 
 
+class GoBackError(Exception):
+    """A list has come that goes back to an earlier round than the one being played."""
+
+
 class FollowedLists:
     """Who this site is: the lists that it knows, what each of them makes of it, and which one is in force."""
 
@@ -112,10 +116,24 @@ class FollowedLists:
             raise
 
     def check_governing(self, round: int) -> None:
-        """Look for a new list; NextEpochError if this round is to be played by another than the one in force."""
+        """Look for a new list; NextEpochError if this round is to be played by another than the one in force, and
+        GoBackError if an earlier one is to be played first."""
         self.look()
-        if self.epochs.governing(round) is not self.membership:
-            raise NextEpochError
+        governing = self.epochs.governing(round)
+        if governing is self.membership:
+            return
+        if self.no_further_than(round) < round and governing.has(self._site.settings.id):
+            raise GoBackError
+        raise NextEpochError
+
+    def no_further_than(self, round: int) -> int:
+        """This round, or the earlier one that a list later than the one in force goes back to."""
+        return min([round, *(later.first_round for later in self.epochs.going_back(self.membership.epoch))])
+
+    @property
+    def beginning(self) -> int:
+        """The round in which a site begins that has played none."""
+        return self.epochs.governing(self.epochs.known[0].first_round).first_round
 
     def site_epoch(self, round: int) -> SiteEpoch:
         """What the list that governs a round makes of this site; RemovedError if it is no member then,

@@ -15,7 +15,7 @@ from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after import training_alone
 from facade.peers.after.outcome import Outcome, read_site, write_site
 from facade.peers.node.checkpoints import SiteCheckpoints
-from facade.peers.node.followed_lists import FollowedLists
+from facade.peers.node.followed_lists import FollowedLists, GoBackError
 from facade.peers.node.hearing import Hearing
 from facade.peers.node.ignored_members import UnignoredLinks
 from facade.peers.node.journal import Event, Journal, Metrics
@@ -25,6 +25,7 @@ from facade.peers.node.playing import Playing
 from facade.peers.node.publishing import Publisher, Watch
 from facade.peers.node.pulling import Puller
 from facade.peers.node.records import Records
+from facade.peers.node.rollback import go_back
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.site_epoch import RemovedError
 from facade.peers.node.site_files import SiteFiles
@@ -57,6 +58,7 @@ class Node:
             opened.callback(journal.close)
             self.followed_lists = FollowedLists(site, journal)
             self.followed_lists.look()
+            go_back(site, self.followed_lists.epochs, journal)
             self.outcome = Outcome.load(site.run)
             """What the run came to, if it is over."""
             self._open(opened, journal, transport, watch)
@@ -66,7 +68,7 @@ class Node:
         """Make all parts; what must be closed is added to `opened`."""
         site, lists = self.site, self.followed_lists
         self._saved = saved = SiteCheckpoints(RunDirectory(site.run)).newest()
-        first = saved.round if saved else lists.epochs.known[0].first_round
+        first = saved.round if saved else lists.beginning
         self._joins = saved is None and first > 0
         epoch = lists.enter(first)
         limits = epoch.membership.limits
@@ -127,7 +129,7 @@ class Node:
             with one_intra_op_thread():
                 if self._joins:
                     start_up.await_first_round()
-                elif self._saved is None:
+                elif self._saved is None or (membership.goes_back and self.gate.round == membership.first_round):
                     start_up.await_everybody()
                 return self._playing.play(self._saved)
         except RemovedError:
@@ -137,7 +139,7 @@ class Node:
     def _conclude(self, played: Played) -> Outcome:
         """Write down what the run came to; the outcome last of all."""
         epoch = self.followed_lists.in_force
-        self.publisher.write_rows(epoch, played.rows)
+        self.publisher.write_rows(epoch, played.rows, played.state)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
         store.sync(self.site.run / ROWS)
         outcome.save(self.site.run, played.state, epoch.setup)
@@ -180,8 +182,17 @@ def run(
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)
         listen_at = site.settings.listen or site.settings.address
-        node = Node(site, GrpcTransport(own, listen_at, shared_port), watch, listen)
+        transport = GrpcTransport(own, listen_at, shared_port)
+        return run_out(lambda: Node(site, transport, watch, listen), baseline)
+
+
+def run_out(opened: Callable[[], Node], baseline: bool = False) -> Outcome:
+    """Run a site to the end. Where a list goes back, the node is closed and opened again: it then begins there."""
+    while True:
+        node = opened()
         try:
             return node.run(baseline)
+        except GoBackError:
+            continue
         finally:
             node.close()

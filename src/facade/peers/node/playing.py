@@ -93,7 +93,7 @@ class Playing:
         """Turn a post into an inbox."""
         epoch = self._followed_lists.in_force
         self._begun = _BegunRound(post, epoch.membership)
-        self._publisher.write_rows(epoch, post.rows)
+        self._publisher.write_rows(epoch, post.rows, post.state)
         self._followed_lists.check_in_force(post.round)
         self._publisher.publish(epoch, post)
         self._followed_lists.forget(post.round - epoch.membership.limits.window)
@@ -120,6 +120,7 @@ class Playing:
     def _jump(self, to: int) -> Start:
         """Too far behind to replay: go to the round where the others are. BehindError if they have gone on
         meanwhile."""
+        to = self._followed_lists.no_further_than(to)
         self._journal.write("jumped", round=to, before=self._gate.round)
         state = self._enter(to)
         epoch = self._followed_lists.in_force

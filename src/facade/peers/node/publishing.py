@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
+from facade.core import tree
 from facade.core.messages import Post
 from facade.core.types import Row
 from facade.errors import FacadeError
@@ -13,7 +15,7 @@ from facade.files import store
 from facade.peers.node.records import Records
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.site_files import SiteFiles
-from facade.peers.node.verdicts import note, verdicts
+from facade.peers.node.verdicts import Verdict, last_exchange, note, used_sha256, verdicts
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.wire import Origin, not_finite, pack
 from facade.peers.trust import identity
@@ -68,17 +70,32 @@ class Publisher:
         metrics.certificate_days.set(identity.days_left(self._site.certificate))
         self._committed = now
 
-    def write_rows(self, epoch: SiteEpoch, rows: list[Row]) -> None:
-        """Append rows, made under a list, to the run's file; note what they say; tell them to whoever watches."""
+    def write_rows(self, epoch: SiteEpoch, rows: list[Row], state: Any) -> None:
+        """Append rows, made under a list, to the run's file; note what they say, and the state [1, ...] that they end
+        with; tell them to whoever watches."""
         self._files.directory.append(ROWS, rows)
         for row in rows:
             if row.get("choice") is not None:
                 self._records.metrics.choice.set(row["choice"])
-        membership = epoch.membership
-        for verdict in verdicts(rows, epoch):
-            mixed = self._files.recovery.mixed(membership.digest, verdict.round) or []
-            note(verdict, membership.epoch, [membership.members[sender].id for sender in mixed], self._records)
+        exchanged = last_exchange(rows)
+        if exchanged is not None:
+            self._note_exchange(epoch, exchanged, rows, state)
         self._watch(rows)
+
+    def _note_exchange(self, epoch: SiteEpoch, round: int, rows: list[Row], state: Any) -> None:
+        """Write down what the guard decided in an exchange, what was used, and the state that came of it."""
+        membership, recovery = epoch.membership, self._files.recovery
+        mixed = recovery.mixed(membership.digest, round) or []
+        messages = {
+            membership.members[sender].id: recovery.digest(Origin(membership.digest, sender, round)) or ""
+            for sender in mixed
+        }
+        verdict = next(verdicts(rows, epoch), Verdict(round, False, {}, False))
+        if verdict.dropped or verdict.gate_closed:
+            note(verdict, membership.epoch, messages, self._records)
+        used = used_sha256(messages, verdict.dropped, verdict.gate_closed)
+        facts = {"sha256": used, "state_sha256": tree.digests(state, 1)[0]}
+        self._records.journal.write("used", round=round, epoch=membership.epoch, **facts)
 
     def write_status(self, epoch: SiteEpoch, round: int) -> None:
         """What `facade node status` shows."""

@@ -79,6 +79,18 @@ class Recovery:
             self._mixed = {(own, round): who for (own, round), who in self._mixed.items() if round >= oldest}
             self._rewrite()
 
+    def go_back(self, begun: bool) -> None:
+        """The run goes back to an earlier round, by a list of its own, or to before it had begun: who said farewell
+        needs this node again. What was heard and mixed counts for the lists that it was heard under."""
+        with self._lock:
+            self.begun = begun
+            self._farewells = frozenset()
+            self._rewrite()
+
+    def digest(self, origin: Origin) -> str | None:
+        """The digest accepted from an origin, if there is one."""
+        return self._digests.get(origin)
+
     def _append(self, *fact: Any) -> None:
         with store.writing(self._path), self._path.open("ab") as file:
             file.write(_line(fact))

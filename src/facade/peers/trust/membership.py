@@ -113,6 +113,8 @@ class Membership(ListPart):
     """How many of the admins must have signed."""
     expires: str = ""
     """The last day, in UTC, on which rounds are begun by this list; none if empty."""
+    goes_back: bool = False
+    """Whether what was played by earlier lists from the first round on does not count: sites go back to that round."""
 
     @model_validator(mode="before")
     @classmethod
@@ -140,18 +142,18 @@ class Membership(ListPart):
             identity.check_certificates(member.id, member.certificates)
         return self
 
+    @property
+    def written(self) -> dict[str, Any]:
+        """As it stands in a file. What was added to lists later is left out where it says nothing, so that earlier
+        lists keep their digests."""
+        described = self.model_dump(by_alias=True)
+        silent = {"required": 1, "expires": "", "goes_back": False}
+        return {key: value for key, value in described.items() if key not in silent or value != silent[key]}
+
     @functools.cached_property
     def content(self) -> bytes:
         """What is signed and hashed."""
-        return identity.canonical(self._described)
-
-    @property
-    def _described(self) -> dict[str, Any]:
-        """As the file says it. What was added to lists later is left out where it says nothing, so that earlier lists
-        keep their digests."""
-        described = self.model_dump(by_alias=True)
-        silent = {"required": 1, "expires": ""}
-        return {key: value for key, value in described.items() if key not in silent or value != silent[key]}
+        return identity.canonical(self.written)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -193,7 +195,7 @@ class Membership(ListPart):
         given = [{"admin": admin, "signature": signed} for admin, signed in (earlier or {}).items()]
         added = [signature(self.content, path, self.admins) for path in keys]
         new = [entry for entry in given if entry["admin"] not in {one["admin"] for one in added}] + added
-        return json.dumps({"membership": self._described, "signatures": new}, indent=1) + "\n"
+        return json.dumps({"membership": self.written, "signatures": new}, indent=1) + "\n"
 
 
 class SignedList(NamedTuple):
@@ -256,7 +258,7 @@ class Epochs:
 
     def follows(self, membership: Membership) -> bool:
         """Whether a list is a new one; ExperimentError if it fits none of the known ones. A later one must begin
-        later."""
+        later, unless it goes back."""
         for other in self.known:
             if membership.epoch == other.epoch:
                 if membership.digest != other.digest:
@@ -266,9 +268,8 @@ class Epochs:
                 return False
         later = [m for m in self.known if m.epoch > membership.epoch]
         newest = self.known[-1] if self.known else None
-        if newest and (
-            membership.federation != newest.federation or (not later and membership.first_round <= newest.first_round)
-        ):
+        too_early = newest and membership.first_round <= newest.first_round and not membership.goes_back
+        if newest and (membership.federation != newest.federation or (not later and too_early)):
             raise ExperimentError(
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
@@ -289,6 +290,10 @@ class Epochs:
     def governing(self, round: int) -> Membership:
         """The list that a round is played by."""
         return max((m for m in self.known if m.first_round <= round), key=lambda m: m.epoch, default=self.known[0])
+
+    def going_back(self, epoch: int) -> list[Membership]:
+        """The lists later than that of an epoch that go back."""
+        return [m for m in self.known if m.goes_back and m.epoch > epoch]
 
     def current(self, round: int) -> list[Membership]:
         """The lists whose members may call a node that is in `round`: the governing one and later."""
@@ -314,6 +319,8 @@ class Change:
     """How many admins must sign; None: as before."""
     expires: str | None = None
     """The last day of the new list; None: as before."""
+    goes_back: bool = False
+    """Whether sites that have played the first round of the new list go back to it."""
 
 
 def changed(old: Membership, change: Change, first_round: int) -> Membership:
@@ -326,7 +333,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     for id in [*change.remove, *(join.id for join in change.rotate)]:
         if id not in members:
             raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
-    if first_round <= old.first_round:
+    if first_round <= old.first_round and not change.goes_back:
         raise ExperimentError(
             f"round {first_round}, the first of the new list, is not after round {old.first_round}, where the old one"
             " begins"
@@ -347,6 +354,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     update = {
         "epoch": old.epoch + 1,
         "first_round": first_round,
+        "goes_back": change.goes_back,
         "members": [settled[id].model_dump() for id in sorted(settled)],
         "experiment": resized(old.experiment, len(settled)),
         "required": old.required if change.required is None else change.required,
