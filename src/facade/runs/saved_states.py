@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from facade.core.tree import Params
+from facade.files.growing_file import Mark
 from facade.files.store import Store
 from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
@@ -33,11 +34,11 @@ class SavedState(NamedTuple):
 class SavedStates:
     """The newest few states of a run directory."""
 
-    def __init__(self, directory: RunDirectory, keep: int, rows_before: Callable[[Facts], int]) -> None:
+    def __init__(self, directory: RunDirectory, keep: int, rows_before: Callable[[Facts], Mark]) -> None:
         self._directory = directory
         self._store = Store(directory.path / "checkpoints", keep)
         self._rows_before = rows_before
-        """The bytes of rows that a state counts on."""
+        """The rows that a state counts on."""
 
     @property
     def rounds(self) -> list[int]:
@@ -50,18 +51,27 @@ class SavedStates:
 
     def newest(self) -> SavedState | None:
         """The newest one that is whole and whose rows are there; a warning names the others."""
+        rows = self._directory.growing(ROWS)
         for saved in self._all_whole():
-            if self._directory.length(ROWS) >= self._rows_before(saved.facts):
+            mark = self._rows_before(saved.facts)
+            if rows.begins_with(mark):
                 return saved
-            warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=3)
+            warnings.warn(
+                f"{saved.path} is not used: the {mark.length} bytes of {rows.path} that it counts on are missing or"
+                " damaged (their SHA-256 is another); going back to the one before",
+                stacklevel=3,
+            )
         return None
 
     def what_is_missing(self) -> str:
         """Why none of the states can be used, in words."""
-        counted_on = [self._rows_before(saved.facts) for saved in self._all_whole()]
+        counted_on = [self._rows_before(saved.facts).length for saved in self._all_whole()]
         if not counted_on:
             return f"{self._store.directory} holds no checkpoint that is whole"
-        there, path = self._directory.length(ROWS), self._directory.path / ROWS
+        path = self._directory.path / ROWS
+        there = path.stat().st_size if path.exists() else 0
+        if there >= min(counted_on):
+            return f"{path} is damaged within its first {min(counted_on)} bytes, on which all checkpoints count"
         return f"{path} has {there} bytes, and the checkpoints count on {min(counted_on)}"
 
     def remove(self) -> None:

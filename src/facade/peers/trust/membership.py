@@ -174,11 +174,19 @@ def load(path: Path, pinned: Sequence[str]) -> Membership:
 
 
 def vouched(path: Path) -> Membership:
-    """A membership.json whose signature is not looked at: whoever gives it vouches for it."""
+    """A membership.json that one of the admins it names has signed: whoever gives it vouches for these, and damage is
+    noticed."""
     try:
-        return Membership.model_validate(json.loads(path.read_text())["membership"])
+        membership = Membership.model_validate(json.loads(path.read_text())["membership"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ExperimentError(f"{path} is not a membership list ({error})") from None
+    try:
+        return load(path, membership.admins)
+    except ExperimentError:
+        raise ExperimentError(
+            f"{path} is not as one of its admins signed it: it is damaged, or was changed; get it again from the"
+            " federation's admin"
+        ) from None
 
 
 def read(path: Path) -> bytes:
