@@ -1,7 +1,10 @@
 """Keys that are encrypted at rest, and homes that others can read."""
 
 import os
+import pty
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -87,6 +90,27 @@ def test_a_passphrase_comes_through_a_file_descriptor_too(tmp_path, command):
     os.close(writer)
     assert init(command, tmp_path / "a", "--encrypt-key", "--passphrase-file", f"/dev/fd/{reader}").code == 0
     os.close(reader)
+    Site.load(tmp_path / "a", asked(b"open sesame")[0])
+
+
+def test_on_a_terminal_the_passphrase_is_asked_for_twice_and_not_shown(tmp_path):
+    program = "from facade.cli import main; main()"
+    options = ["--id", "a", "--address", "127.0.0.1:7000", "--admin", ADMIN, "--home", str(tmp_path / "a")]
+    command = [sys.executable, "-c", program, "node", "init", *options, "--encrypt-key"]
+    terminal, end = pty.openpty()
+    with subprocess.Popen(command, stdin=end, stderr=end, stdout=subprocess.PIPE, start_new_session=True) as process:
+        os.close(end)
+        shown = b""
+        for answers in (b"open sesame\n", b"open sesame\n"):
+            while not shown.endswith(b": "):
+                shown += os.read(terminal, 1024)
+            os.write(terminal, answers)
+            shown += b"|"
+        assert b"Written" in process.communicate(timeout=60)[0]
+    os.close(terminal)
+    assert shown.count(b"Passphrase") == 1, shown
+    assert shown.count(b": ") == 2, shown
+    assert b"sesame" not in shown
     Site.load(tmp_path / "a", asked(b"open sesame")[0])
 
 

@@ -53,7 +53,7 @@ def use_site(home: Path) -> Any:
     site = Site.load(home)
     node = Node(site, _Nowhere(), listen=_warn_of_refused_lists)
     try:
-        outgoing, saved = node.files.outgoing, node._saved
+        outgoing, saved = node.files.outgoing, node.files.checkpoints.newest()
         published = [outgoing.get(round) for round in outgoing.rounds]
         return (
             site.settings.model_dump(),

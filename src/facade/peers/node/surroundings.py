@@ -18,10 +18,11 @@ def surroundings(site: Site, membership: Membership) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Sentences on what is other than it was; none where that was not written down."""
+    """Sentences on what is other than it was. What was not written down, or what another list does not name, is
+    passed over."""
     return [
-        f"{name} is not what it was when this site's run was last written down (SHA-256 {now.get(name, 'none')[:16]},"
-        f" {sha256[:16]} then); if nobody changed it on purpose, restore it"
+        f"{name} is not what it was when this site's run was last written down (SHA-256 {now[name][:16]}...,"
+        f" {sha256[:16]}... then); if nobody changed it on purpose, restore it"
         for name, sha256 in before.items()
-        if now.get(name) != sha256
+        if name in now and now[name] != sha256
     ]
