@@ -116,7 +116,7 @@ def test_dates_are_judged_by_this_machine_s_clock():
 
 
 def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
-    monkeypatch.setattr("facade.peers.doctor.examine", lambda home: [Finding("problem", "the disk is full")])
+    monkeypatch.setattr("facade.peers.doctor.examine", lambda home, ask: [Finding("problem", "the disk is full")])
     ended = command("node", "doctor", "--json")
     assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
     assert json.loads(ended.out) == [{"kind": "problem", "says": "the disk is full"}]

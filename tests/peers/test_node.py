@@ -279,7 +279,7 @@ def test_a_begun_run_without_its_rows_is_not_begun_again(home):
     for left in (b"", rows[:1000], None):
         (run / "rows.jsonl").write_bytes(left) if left is not None else (run / "rows.jsonl").unlink()
         with (
-            pytest.warns(UserWarning, match="rows that it counts on are missing"),
+            pytest.warns(UserWarning, match=r"rows.jsonl that it counts on are missing"),
             pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"),
         ):
             real_node(home)

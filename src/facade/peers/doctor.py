@@ -21,6 +21,7 @@ from facade.peers.protocol.rpc import Credentials, Link
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust import expiry, identity
+from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Limits, Membership
 from facade.peers.trust.site import Site
 
@@ -35,19 +36,20 @@ class Finding(NamedTuple):
     says: str
 
 
-def examine(home: Path) -> list[Finding]:
-    """All findings; the list ends early where nothing further can be looked at."""
+def examine(home: Path, ask: Ask = cannot_ask) -> list[Finding]:
+    """All findings; the list ends early where nothing further can be looked at. `ask` gives the passphrase of encrypted
+    keys."""
     findings: list[Finding] = []
     try:
-        for finding in _examine(home):
+        for finding in _examine(home, ask):
             findings.append(finding)
     except FacadeError as error:
         findings.append(Finding("problem", str(error)))
     return findings
 
 
-def _examine(home: Path) -> Iterator[Finding]:
-    site = Site.load(home)
+def _examine(home: Path, ask: Ask) -> Iterator[Finding]:
+    site = Site.load(home, ask)
     yield Finding("ok", "keys and node.toml are there, and the keys are private")
     yield from _settings_of_others(home / "node.toml")
     yield _dates("this site", site.certificate)

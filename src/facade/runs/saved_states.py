@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from facade.core.tree import Params
+from facade.files.growing_file import Mark
 from facade.files.store import Store
 from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
@@ -37,14 +38,14 @@ class SavedStates:
         self,
         directory: RunDirectory,
         keep: int,
-        rows_before: Callable[[Facts], int],
+        rows_before: Callable[[Facts], Mark],
         also: Callable[[list[int]], Collection[int]] = lambda rounds: (),
     ) -> None:
         """`also`: which of the older ones are kept, given the rounds of all."""
         self._directory = directory
         self._store = Store(directory.path / "checkpoints", keep, also)
         self._rows_before = rows_before
-        """The bytes of rows that a state counts on."""
+        """The rows that a state counts on."""
 
     @property
     def rounds(self) -> list[int]:
@@ -58,20 +59,29 @@ class SavedStates:
     def newest(self, up_to: int | None = None) -> SavedState | None:
         """The newest one that is whole and whose rows are there; a warning names the others. With `up_to`, of no later
         round than that."""
+        rows = self._directory.growing(ROWS)
         for saved in self.all_whole():
             if up_to is not None and saved.facts["round"] > up_to:
                 continue
-            if self._directory.length(ROWS) >= self._rows_before(saved.facts):
+            mark = self._rows_before(saved.facts)
+            if rows.begins_with(mark):
                 return saved
-            warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=3)
+            warnings.warn(
+                f"{saved.path} is not used: the {mark.length} bytes of {rows.path} that it counts on are missing or"
+                " damaged (their SHA-256 is another); going back to the one before",
+                stacklevel=3,
+            )
         return None
 
     def what_is_missing(self) -> str:
         """Why none of the states can be used, in words."""
-        counted_on = [self._rows_before(saved.facts) for saved in self.all_whole()]
+        counted_on = [self._rows_before(saved.facts).length for saved in self.all_whole()]
         if not counted_on:
             return f"{self._store.directory} holds no checkpoint that is whole"
-        there, path = self._directory.length(ROWS), self._directory.path / ROWS
+        path = self._directory.path / ROWS
+        there = path.stat().st_size if path.exists() else 0
+        if there >= min(counted_on):
+            return f"{path} is damaged within its first {min(counted_on)} bytes, on which all checkpoints count"
         return f"{path} has {there} bytes, and the checkpoints count on {min(counted_on)}"
 
     def remove(self) -> None:

@@ -20,9 +20,9 @@ CHANGES = 3.0
 def implausible(turn: Turn, survey: Survey, bid: dict[str, Tensor], sums: Tensor) -> Tensor:
     """[S, m] A_LIE where messages say what no honest node would say, by the bids [S, m, ...] and the class sums
     [S, m, room] of those that each node heard: of more rows than are looked at, of samples many times as large as its
-    own, of more certainty than so many rows can give, or that they know of no bid, not even their own. What is no lie is
-    UNCHECKED while groups are formed: the class sums of a group that few have joined are next to nothing, and nodes may
-    take back what they said."""
+    own, of more certainty than so many rows can give, or that they know of no bid, not even their own. What is no lie
+    is UNCHECKED while groups are formed: the class sums of a group that few have joined are next to nothing, and nodes
+    may take back what they said."""
     classes, slack, calendar = turn.learner.outputs, 1e-5, Calendar(turn.spread)
     steady = calendar.steady(turn.round)
     counts, norms = by_class(sums, classes)

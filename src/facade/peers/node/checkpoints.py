@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from facade.core.tree import Params
 from facade.errors import FacadeError
+from facade.files.growing_file import Mark
 from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
 from facade.runs.saved_states import ROWS, SavedStates
@@ -34,6 +35,10 @@ class SiteCheckpoint:
     ledger: dict[str, Any]
     rows: int
     """Bytes of rows.jsonl at that moment."""
+    rows_sha256: str | None = None
+    """Of these bytes; None in versions without it."""
+    surroundings: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of what the run depends on beside its own files: node.toml, and code of the site's own."""
 
 
 class SiteCheckpoints:
@@ -41,11 +46,17 @@ class SiteCheckpoints:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._states = SavedStates(directory, 3, lambda facts: int(facts["rows"]), spaced)
+        self._states = SavedStates(
+            directory, 3, lambda facts: Mark(int(facts["rows"]), facts.get("rows_sha256")), spaced
+        )
+        self.surroundings: dict[str, str] = {}
+        """What checkpoints from now on say of them."""
 
     def save(self, round: int, epoch: int, state: Any, ledger: dict[str, Any]) -> None:
         """Store the state at the start of a round; rows made before it are written."""
-        facts = {"round": round, "epoch": epoch, "ledger": ledger, "rows": self._directory.length(ROWS)}
+        rows = self._directory.mark(ROWS)
+        facts = {"round": round, "epoch": epoch, "ledger": ledger, "surroundings": self.surroundings}
+        facts |= {"rows": rows.length, "rows_sha256": rows.sha256}
         self._states.save(round, state_files.in_one_piece(state), facts)
 
     def newest(self, up_to: int | None = None) -> SiteCheckpoint | None:
@@ -59,7 +70,8 @@ class SiteCheckpoints:
 
     def put_back(self, round: int, saved: SiteCheckpoint) -> None:
         """Make a checkpoint the newest one, as the start of a round: those of later rounds go."""
-        facts = {"round": round, "epoch": saved.epoch, "ledger": saved.ledger, "rows": saved.rows}
+        facts = {"round": round, "epoch": saved.epoch, "ledger": saved.ledger, "surroundings": saved.surroundings}
+        facts |= {"rows": saved.rows, "rows_sha256": saved.rows_sha256}
         self._states.save(round, state_files.in_one_piece(saved.state), facts)
 
     @property

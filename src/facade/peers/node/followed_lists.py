@@ -31,7 +31,7 @@ class FollowedLists:
         self._path = site.home / "membership.json"
         self._kept = site.run / "epochs"
         with store.writing(self._kept):
-            self._kept.mkdir(parents=True, exist_ok=True)
+            store.make_directory(self._kept)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
             self.epochs.add(load(earlier, site.settings.admins, site.settings.required))
         self._site_epochs: dict[int, SiteEpoch] = {}
@@ -88,7 +88,7 @@ class FollowedLists:
         if membership.has(settings.id):
             check_playable(self._site, membership)
         self.epochs.add(membership)
-        store.replace(self._kept / f"{membership.epoch}.json", content)
+        store.replace(self._kept / f"{membership.epoch}.json", content, store.PRIVATE)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""
@@ -147,6 +147,8 @@ class FollowedLists:
                 f" the certificate of this site ({own[:16]}); run: facade node rotate --finish, and start again"
             )
         if membership.epoch not in self._site_epochs:
+            if membership.has(self._site.settings.id):
+                self._site.check_signing_key(membership)
             self._site_epochs[membership.epoch] = SiteEpoch.of(self._site, membership)
         return self._site_epochs[membership.epoch]
 

@@ -6,15 +6,16 @@ A node that was killed starts again from its newest checkpoint and plays to the 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from facade.core.engine import Played
-from facade.files import store
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after import training_alone
 from facade.peers.after.outcome import Outcome, read_site, write_site
-from facade.peers.node.checkpoints import SiteCheckpoints
+from facade.peers.node.checkpoints import SiteCheckpoint, SiteCheckpoints
 from facade.peers.node.followed_lists import FollowedLists, GoBackError
 from facade.peers.node.hearing import Hearing
 from facade.peers.node.ignored_members import UnignoredLinks
@@ -27,16 +28,17 @@ from facade.peers.node.pulling import Puller
 from facade.peers.node.records import Records
 from facade.peers.node.rollback import go_back
 from facade.peers.node.shutdown import Shutdown
-from facade.peers.node.site_epoch import RemovedError
+from facade.peers.node.site_epoch import RemovedError, SiteEpoch
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
+from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
+from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.site import Site
 from facade.runs.environment import environment
 from facade.runs.run_directory import RunDirectory
-from facade.runs.saved_states import ROWS
 
 Listen = Callable[[Event], None]
 """Told every event of the log, by the thread that it happens in."""
@@ -76,6 +78,7 @@ class Node:
         opened.callback(metrics.close)
         self.records = records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
         self.files = files = SiteFiles.open(site.run, limits.window)
+        self._compare_surroundings(saved, epoch)
         if self.outcome is None:
             files.go_back_to(saved)
         if saved is not None and saved.epoch != epoch.membership.epoch:
@@ -103,6 +106,15 @@ class Node:
         self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
+
+    def _compare_surroundings(self, saved: SiteCheckpoint | None, epoch: SiteEpoch) -> None:
+        """Warn of what is other than it was at the last checkpoint, or at the end; remember what it is now."""
+        now = surroundings(self.site, epoch.membership)
+        before = self.outcome or saved
+        for sentence in changes(before.surroundings if before else {}, now):
+            self.records.journal.write("changed", says=sentence)
+            warnings.warn(sentence, stacklevel=2)
+        self.files.checkpoints.surroundings = now
 
     def run(self, baseline: bool = False) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish. With `baseline`, also train a
@@ -141,8 +153,8 @@ class Node:
         epoch = self.followed_lists.in_force
         self.publisher.write_rows(epoch, played.rows, played.state)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
-        store.sync(self.site.run / ROWS)
-        outcome.save(self.site.run, played.state, epoch.setup)
+        outcome = dataclasses.replace(outcome, surroundings=self.files.checkpoints.surroundings)
+        outcome.save(self.files.directory, played.state, epoch.setup)
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome
@@ -174,11 +186,13 @@ def run(
     shared_port: bool = False,
     watch: Watch = lambda rows: None,
     listen: Listen = lambda event: None,
+    ask: Ask = cannot_ask,
 ) -> Outcome:
-    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC."""
+    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `ask` gives the
+    passphrase of encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
-    site = Site.load(Path(home))
+    site = Site.load(Path(home), ask)
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)
         listen_at = site.settings.listen or site.settings.address

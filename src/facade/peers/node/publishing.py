@@ -11,7 +11,7 @@ from facade.core import tree
 from facade.core.messages import Post
 from facade.core.types import Row
 from facade.errors import FacadeError
-from facade.files import store
+from facade.files import seals, store
 from facade.peers.node.records import Records
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.site_files import SiteFiles
@@ -108,4 +108,4 @@ class Publisher:
             "ledger": self._records.ledger.plain(),
             "refusals": dict(self._records.journal.refusals),
         }
-        store.replace(self._site.run / "status.json", identity.canonical(facts))
+        store.replace(self._site.run / "status.json", seals.sealed_json(facts), store.PRIVATE)

@@ -92,7 +92,7 @@ class Recovery:
         return self._digests.get(origin)
 
     def _append(self, *fact: Any) -> None:
-        with store.writing(self._path), self._path.open("ab") as file:
+        with store.writing(self._path), store.appending(self._path) as file:
             file.write(_line(fact))
 
     def _rewrite(self) -> None:
@@ -100,7 +100,7 @@ class Recovery:
         facts += [("farewell", id) for id in sorted(self._farewells)]
         facts += [("mixed", own.hex(), round, senders) for (own, round), senders in self._mixed.items()]
         facts += [_heard(origin, digest) for origin, digest in self._digests.items()]
-        store.write(self._path, map(_line, facts))
+        store.write(self._path, map(_line, facts), store.PRIVATE)
 
     def _recall(self, kind: str, *values: Any) -> None:
         if kind == "begun":
@@ -124,10 +124,10 @@ def _line(fact: tuple[Any, ...]) -> bytes:
 
 def _facts(path: Path) -> Iterator[list[Any]]:
     """What stands in a file. A warning names damaged lines; of the last, a crash may have left a part."""
-    *lines, _ = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
+    *lines, rest = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         body = line[9:]
         if line[:9] == b"%08x " % zlib.crc32(body):
             yield json.loads(body)
         else:
-            warnings.warn(f"{path} is damaged: line {number} is not used", stacklevel=3)
+            warnings.warn(f"{path} is cut off or damaged: line {number} is not used", stacklevel=3)

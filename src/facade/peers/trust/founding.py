@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
@@ -14,7 +16,7 @@ import tomli_w
 from facade.errors import ExperimentError
 from facade.files import store
 from facade.peers.trust import bounds, identity
-from facade.peers.trust.identity import Join
+from facade.peers.trust.identity import Ask, Join
 from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, checked_list, resized
 from facade.peers.trust.site import Settings
 
@@ -51,6 +53,8 @@ class NewSite:
     settings: dict[str, Any] = field(default_factory=dict)
     """Further entries of node.toml."""
     days: int = CERTIFICATE_DAYS
+    passphrase: bytes | None = field(default=None, repr=False)
+    """With one, the keys are encrypted."""
 
 
 def found_site(home: Path, new: NewSite) -> Path:
@@ -67,13 +71,14 @@ def found_site(home: Path, new: NewSite) -> Path:
     if listen := new.settings.get("listen"):
         identity.check_address("listen", listen)
     with store.writing(home):
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store.make_directory(home)
+        _refuse_open(home)
     if (home / "node.toml").exists():
         raise ExperimentError(f"{home} is a site already; give another directory")
-    key, certificate = identity.new_certificate(new.id, new.days)
+    key, certificate = identity.new_certificate(new.id, new.days, passphrase=new.passphrase)
     identity.private(home / identity.TLS_KEY, key)
-    public = identity.new_signing_key(home / identity.SIGNING_KEY)
-    store.replace(home / identity.CERTIFICATE, certificate)
+    public = identity.new_signing_key(home / identity.SIGNING_KEY, new.passphrase)
+    store.replace(home / identity.CERTIFICATE, certificate, store.PRIVATE)
     settings = {"id": new.id, "address": new.address, "admins": list(new.admins), "allow": []} | new.settings
     template = "" if "data" in settings else _DATA_TEMPLATE
     identity.private(home / "node.toml", (tomli_w.dumps(settings) + template).encode())
@@ -82,13 +87,26 @@ def found_site(home: Path, new: NewSite) -> Path:
     return join
 
 
-def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:
-    """Make a second key and certificate beside the ones in use; the path of the new .join file."""
-    address = Settings.load(home).address
-    public = identity.public_half(identity.load_signing_key(home / identity.SIGNING_KEY))
-    key, certificate = identity.new_certificate(id, days)
+def _refuse_open(home: Path) -> None:
+    """ExperimentError for a site's directory that others can read or write."""
+    mode = home.stat().st_mode & 0o777
+    if mode & 0o066:
+        raise ExperimentError(
+            f"{home} can be read or written by others than its owner (mode {mode:o}), and is to hold a site's keys;"
+            f" run: chmod 700 {quote(str(home))}, or name a new directory as `home`"
+        )
+
+
+def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS, ask: Ask = identity.cannot_ask) -> Path:
+    """Make a second key and certificate beside the ones in use; the path of the new .join file. `ask` gives the
+    passphrase, if the keys are encrypted: so is the new one."""
+    address, ask = Settings.load(home).address, functools.cache(ask)
+    signing = home / identity.SIGNING_KEY
+    public = identity.public_half(identity.load_signing_key(signing, ask))
+    passphrase = ask() if identity.is_encrypted(signing) else None
+    key, certificate = identity.new_certificate(id, days, passphrase=passphrase)
     identity.private(home / f"next-{identity.TLS_KEY}", key)
-    store.replace(home / f"next-{identity.CERTIFICATE}", certificate)
+    store.replace(home / f"next-{identity.CERTIFICATE}", certificate, store.PRIVATE)
     path = home / f"next-{id}.join"  # made and moved last: while it is there, a change is under way
     store.replace(path, Join(id, address, certificate.decode(), public).json().encode())
     return path

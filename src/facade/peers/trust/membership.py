@@ -211,8 +211,15 @@ def load(path: Path, pinned: Sequence[str], needed: int = 1) -> Membership:
 
 
 def vouched(path: Path) -> Membership:
-    """A membership.json whose signature is not looked at: whoever gives it vouches for it."""
-    return signed_list(read(path), path).membership
+    """A membership.json that one of the admins it names has signed: whoever gives it vouches for these, and damage is
+    noticed."""
+    listed, signatures = signed_list(read(path), path)
+    if not signatures:
+        raise ExperimentError(
+            f"{path} is not as one of its admins signed it: it is damaged, or was changed; get it again from the"
+            " federation's admin"
+        )
+    return listed
 
 
 def read(path: Path) -> bytes:

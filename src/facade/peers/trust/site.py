@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tomllib
 import warnings
@@ -18,9 +19,12 @@ from facade.core.names import is_foreign
 from facade.errors import ExperimentError, FacadeError, first_mistake
 from facade.peers.trust import identity
 from facade.peers.trust.ceilings import Ceilings, refuse_excess
+from facade.peers.trust.identity import Ask
 from facade.peers.trust.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from facade.data.federation import Federation
     from facade.data.samples import Dataset
     from facade.experiment.config import Experiment
@@ -32,6 +36,7 @@ _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 """Texts of an experiment that may well have a colon, and are never looked up."""
 
 
+SETTINGS = "node.toml"
 OPENS_NOTHING = frozenset({"digits", "synthetic"})
 """Sources of data that open no path, so that an experiment may choose them for a site."""
 
@@ -83,7 +88,7 @@ class Settings(BaseModel):
     @classmethod
     def load(cls, home: Path) -> Settings:
         """The node.toml of a site's directory."""
-        path = home / "node.toml"
+        path = home / SETTINGS
         try:
             return cls.model_validate(tomllib.loads(path.read_text()))
         except OSError as error:
@@ -101,16 +106,19 @@ class Site:
     home: Path
     settings: Settings
     tls_key: bytes = field(repr=False)
+    """PEM, not encrypted."""
+    signing_key: Ed25519PrivateKey = field(repr=False)
     certificate: bytes
     _loaded: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The data that were loaded last, by what describes them."""
 
     @classmethod
-    def load(cls, home: Path) -> Site:
-        """The site of a directory; ExperimentError if anything is missing or others can read keys."""
-        settings = Settings.load(home)
-        key = identity.load_key(home / identity.TLS_KEY)
-        identity.load_signing_key(home / identity.SIGNING_KEY)
+    def load(cls, home: Path, ask: Ask = identity.cannot_ask) -> Site:
+        """The site of a directory; ExperimentError if anything is missing or others can read keys. `ask` gives the
+        passphrase of encrypted ones."""
+        settings, ask = Settings.load(home), functools.cache(ask)
+        key = identity.load_key(home / identity.TLS_KEY, ask)
+        signing_key = identity.load_signing_key(home / identity.SIGNING_KEY, ask)
         try:
             certificate = (home / identity.CERTIFICATE).read_bytes()
             certified = identity.parsed(certificate).public_key()
@@ -121,7 +129,7 @@ class Site:
                 f"{home / identity.CERTIFICATE} does not belong to {identity.TLS_KEY} beside it; if a change of the"
                 " certificate was interrupted, end it with: facade node rotate --finish"
             )
-        return cls(home, settings, identity.read_private(home / identity.TLS_KEY), certificate)
+        return cls(home, settings, identity.pem_of(key), signing_key, certificate)
 
     @property
     def run(self) -> Path:
@@ -150,6 +158,16 @@ class Site:
             raise ExperimentError(
                 f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
                 f" send {self.settings.id}.join to the federation's admin"
+            )
+        self.check_signing_key(membership)
+
+    def check_signing_key(self, membership: Membership) -> None:
+        """ExperimentError for a signing key that is another than a list, in which this site is, has."""
+        listed = membership.members[membership.number(self.settings.id)].signing_key
+        if listed != identity.public_half(self.signing_key):
+            raise ExperimentError(
+                f"{self.home / identity.SIGNING_KEY} is not the key that the list of epoch {membership.epoch} has for"
+                f" '{self.settings.id}'; restore it from a copy"
             )
 
 
