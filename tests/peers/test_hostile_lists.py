@@ -6,6 +6,8 @@ import os
 import re
 import resource
 import sys
+import threading
+import tomllib
 import tracemalloc
 from pathlib import Path
 from typing import get_args, get_origin, get_type_hints
@@ -35,7 +37,8 @@ _watchers = []
 
 
 def _audit(event, arguments):
-    if _watchers and event in ("open", "socket.connect", "subprocess.Popen", "os.system"):
+    mine = _watchers and threading.current_thread() is threading.main_thread()
+    if mine and event in ("open", "socket.connect", "subprocess.Popen", "os.system"):
         _watchers[-1].append((event, str(arguments[0])))
 
 
@@ -44,7 +47,7 @@ sys.addaudithook(_audit)  # there is no way to take it away; without watchers it
 
 @pytest.fixture
 def opened():
-    """(event, what) of everything that this process opens, connects to or starts from now on."""
+    """(event, what) of everything that this thread opens, connects to or starts from now on."""
     seen = []
     _watchers.append(seen)
     yield seen
@@ -204,6 +207,11 @@ def test_what_a_run_takes_is_estimated_without_making_it(algorithm, training, tm
     assert needs.message <= message <= 1.2 * needs.message + 4_096  # what is no weight, and the header
     assert 4 * row_bytes(state) <= needs.disk
     assert 4 * row_bytes(state) <= needs.memory
+
+
+def test_a_new_node_toml_shows_the_ceilings_that_hold(attacked):
+    shown = (attacked.site.home / "node.toml").read_text().partition("# [ceilings]")[2].replace("# ", "")
+    assert tomllib.loads(shown) == attacked.site.settings.ceilings.model_dump()
 
 
 def numbers(fields):

@@ -162,7 +162,7 @@ def test_a_list_is_good_on_its_last_day_and_not_on_the_next(tmp_path, journal, m
     made.membership.refuse_expired()
     monkeypatch.setattr(expiry, "today", lambda: datetime.date(2031, 5, 8))
     with pytest.raises(ExperimentError, match="expired after 2031-05-07, and it is 2031-05-08"):
-        lists.enter(0)
+        lists.refuse_expired(0)
     assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["expired"]
 
 
@@ -188,6 +188,10 @@ def test_running_sites_stop_before_the_next_round_and_go_on_under_the_next_list(
     with opened(homes) as nodes:
         outcomes = run_all(nodes)
     assert {outcome.epoch for outcome in outcomes.values()} == {2}, outcomes
+    monkeypatch.setattr(expiry, "today", lambda: datetime.date(2031, 7, 1))
+    with opened(homes) as nodes:
+        again = run_all(nodes)
+    assert {outcome.epoch for outcome in again.values()} == {2}, "a run that is over needs no list to go on by"
 
 
 @pytest.fixture

@@ -98,17 +98,18 @@ class FollowedLists:
             return 0
 
     def enter(self, round: int) -> SiteEpoch:
-        """Put the list in force that governs a round; ExperimentError if it has expired."""
-        self._refuse_expired(self.epochs.governing(round))
+        """Put the list in force that governs a round."""
         self._in_force = self.site_epoch(round)
         return self._in_force
 
     def check_in_force(self, round: int) -> None:
-        """Before a round is published: as `check_governing`; ExperimentError if the list in force has expired."""
+        """Before a round is published: as `check_governing` and `refuse_expired`."""
         self.check_governing(round)
-        self._refuse_expired(self.membership)
+        self.refuse_expired(round)
 
-    def _refuse_expired(self, membership: Membership) -> None:
+    def refuse_expired(self, round: int) -> None:
+        """ExperimentError if the list that governs a round has expired."""
+        membership = self.epochs.governing(round)
         try:
             membership.refuse_expired()
         except ExperimentError as error:

@@ -72,6 +72,8 @@ class Node:
         self._saved = saved = SiteCheckpoints(RunDirectory(site.run)).newest()
         first = saved.round if saved else lists.beginning
         self._joins = saved is None and first > 0
+        if self.outcome is None:  # else there is nothing to play, and others may still need this site
+            lists.refuse_expired(first)
         epoch = lists.enter(first)
         limits = epoch.membership.limits
         metrics = Metrics(site.settings.metrics_port)
