@@ -21,6 +21,10 @@ Facts = dict[str, Any]
 """As JSON knows them."""
 
 
+Among = Callable[[int], bool]
+"""Whether the state of a round is one of those asked for."""
+
+
 class SavedState(NamedTuple):
     """A state that is whole."""
 
@@ -55,20 +59,17 @@ class SavedStates:
         """Store a state at the start of a round; rows made before it are written."""
         self._store.write(round, state_files.file_parts(state, facts))
 
-    def newest(self, up_to: int | None = None) -> SavedState | None:
-        """The newest one that is whole and whose rows are there; a warning names the others. With `up_to`, of no later
-        round than that."""
-        for saved in self.all_whole():
-            if up_to is not None and saved.facts["round"] > up_to:
-                continue
+    def newest(self, among: Among = lambda _: True) -> SavedState | None:
+        """The newest one, among some rounds, that is whole and whose rows are there; a warning names the others."""
+        for saved in self.all_whole(among):
             if self._directory.length(ROWS) >= self._rows_before(saved.facts):
                 return saved
             warnings.warn(f"{saved.path} is not used: rows that it counts on are missing", stacklevel=3)
         return None
 
-    def what_is_missing(self) -> str:
-        """Why none of the states can be used, in words."""
-        counted_on = [self._rows_before(saved.facts) for saved in self.all_whole()]
+    def what_is_missing(self, among: Among = lambda _: True) -> str:
+        """Why none of the states of some rounds can be used, in words."""
+        counted_on = [self._rows_before(saved.facts) for saved in self.all_whole(among)]
         if not counted_on:
             return f"{self._store.directory} holds no checkpoint that is whole"
         there, path = self._directory.length(ROWS), self._directory.path / ROWS
@@ -78,8 +79,9 @@ class SavedStates:
         """A complete run needs none."""
         self._store.remove()
 
-    def all_whole(self) -> Iterator[SavedState]:
-        """Those that are whole, the newest first."""
+    def all_whole(self, among: Among = lambda _: True) -> Iterator[SavedState]:
+        """Those of some rounds that are whole, the newest first."""
         for stored in self._store.newest_first():
-            state, facts = state_files.read_file(stored.content)
-            yield SavedState(stored.path, state, facts)
+            if among(stored.number):
+                state, facts = state_files.read_file(stored.content)
+                yield SavedState(stored.path, state, facts)
