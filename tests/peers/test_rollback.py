@@ -38,20 +38,20 @@ ROUNDS, SPOILED_FROM, BACK_TO = 14, 11, 10
 class Sites:
     """Four sites that bring their own data; `c` may send broken models."""
 
-    def __init__(self, base, ids="abcd"):
+    def __init__(self, base, ids="abcd", rounds=ROUNDS):
         self.base, self.ids, self.network, self.nodes = base, ids, MemoryNetwork(), {}
         base.mkdir(exist_ok=True)
         self.key = base / "admin.key"
-        admin = identity.new_signing_key(self.key)
-        joins = [
-            Join.load(found_site(base / id, NewSite(id, "127.0.0.1:1", [admin], {"data": {"source": "digits"}})))
-            for id in ids
-        ]
-        rounds = f"training.rounds={ROUNDS}", f"evaluation.every={ROUNDS}", "training.steps=1", "guard.rule=none"
+        self.admin = identity.new_signing_key(self.key)
+        length = f"training.rounds={rounds}", f"evaluation.every={rounds}", "training.steps=1", "guard.rule=none"
         own_data = "data.source=given", f'data.clusters="{len(ids)}"', "data.skew=none", "topology.name=complete"
-        terms = Terms("test", [admin], "patient", Limits(deadline=60, linger=0.5), schema_of(tiny()))
-        self.lists = [found_federation(joins, tiny(*own_data, *rounds), terms)]
+        terms = Terms("test", [self.admin], "patient", Limits(deadline=60, linger=0.5), schema_of(tiny()))
+        self.lists = [found_federation([self.join(id) for id in ids], tiny(*own_data, *length), terms)]
         self.give(self.lists[0])
+
+    def join(self, id):
+        new = NewSite(id, "127.0.0.1:1", [self.admin], {"data": {"source": "digits"}})
+        return Join.load(found_site(self.base / id, new))
 
     def copied(self, base):
         """The same sites, with all that they have, in another directory."""
@@ -238,8 +238,29 @@ def test_real_sites_go_back_while_they_run_and_end_with_the_state_of_the_simulat
 def test_back_to_the_beginning_equals_a_run_that_the_bad_member_was_never_in(spoiled, tmp_path):
     never = Sites(tmp_path / "never", "abd").run()
     spoiled.next(0, goes_back=True)
+    for path in (spoiled.base / "a" / "run" / "checkpoints").iterdir():
+        if int(path.stem) < 12:
+            path.unlink()  # as after a hundred rounds
     ends = spoiled.run("abd")
+    assert [logged(spoiled.base / id, "went-back")[0]["state"] for id in "abd"] == [None, 0, 0]
     assert {id: end.state_sha256 for id, end in ends.items()} == {id: end.state_sha256 for id, end in never.items()}
+
+
+def test_who_joined_after_the_round_that_all_go_back_to_begins_anew_in_it(tmp_path):
+    sites = Sites(tmp_path / "joined", rounds=6)
+    sites.open()
+    sites.lists.append(changed(sites.lists[0], Change(add=[sites.join("e")]), 4))
+    sites.ids = "abcde"
+    sites.give(sites.lists[1])
+    sites.nodes |= {"e": sites.network.node(sites.base / "e")}
+    assert all(isinstance(end, Outcome) for end in run_all(sites.nodes).values())
+    sites.close()
+    sites.next(2, goes_back=True)
+    ends = sites.run("abde")
+    assert [end.epoch for end in ends.values()] == [3] * 4, ends
+    assert [event["round"] for event in logged(sites.base / "e", "committed") if event["epoch"] == 3] == [2, 3, 4, 5, 6]
+    assert [logged(sites.base / id, "went-back")[0]["state"] for id in "abde"] == [0, 0, 0, None]
+    assert sites.audit().findings == []
 
 
 def test_the_final_exchange_alone_can_be_made_again(tmp_path):

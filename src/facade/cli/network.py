@@ -201,9 +201,7 @@ def _going_back(round: int) -> str:
     if round % EVERY == 0:
         return told
     kept = round - round % EVERY
-    return (
-        f"{told} Of every {EVERY}th round they keep the state: most will begin round {round} with that of round {kept}."
-    )
+    return f"{told} They keep the state of every {EVERY}th round: most will begin it with that of round {kept}."
 
 
 @app.command()
