@@ -191,17 +191,10 @@ def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, 
     assert cluster.largest_share(machines, shards) == share
 
 
-def test_the_files_of_a_cluster_of_ones_own_are_nobody_elses(ray):
-    session = Path(ray._private.worker._global_node.get_session_dir_path())
-    private = [session, session.parent, session.parents[1]]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in private] == [0o700] * 3
-    assert private[-1].name.startswith("facade-ray.")
-
-
 STAYS = "from facade.runtimes.ray import connection\nwith connection.connected(): print(flush=True); input()"
 
 
-def test_what_a_killed_run_leaves_is_removed_at_the_next_start_and_nothing_else():
+def test_rays_files_are_nobody_elses_and_what_a_killed_run_leaves_is_removed_at_the_next_start():
     with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path
         own = {**os.environ, "TMPDIR": short}
         own.pop("RAY_AUTH_TOKEN", None)
@@ -214,7 +207,9 @@ def test_what_a_killed_run_leaves_is_removed_at_the_next_start_and_nothing_else(
                 os.kill(int(orphan), signal.SIGKILL)
         wait_for_the_end_of(started_with(f"TMPDIR={short}"))
         (left,) = Path(short).iterdir()
-        assert list(left.rglob("sockets")), "a whole session"
+        (session,) = (left / "r").glob("session_2*")
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (left, left / "r", session)] == [0o700] * 3
+        assert (session / "sockets").is_dir()
         (Path(short) / "facade-ray.file").touch()
         (Path(short) / "facade-raylike").mkdir()
         with pytest.MonkeyPatch.context() as patch:

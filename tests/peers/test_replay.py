@@ -114,7 +114,7 @@ def test_what_is_not_kept_any_more_is_a_note_and_later_checkpoints_are_played(ba
     (base / heard["peer"] / "run" / "outgoing" / f"{heard['round']:09d}.saved").unlink()
     found = audited(base, Again(homes(base)))
     assert found.findings == []
-    assert f"round 0: n0 was not played again, for the message of {heard['peer']} is not kept" in found.notes
+    assert f"n0: not played again from rounds 0 on, for messages of {heard['peer']} are not kept" in found.notes
     assert 3 <= found.replayed < 4 * (ROUNDS + 1)
 
 

@@ -7,11 +7,13 @@ import shutil
 
 import pytest
 
+from facade import run
 from facade.core import tree
 from facade.errors import FacadeError
 from facade.files.store import Store
 from facade.peers.after.audit import audit
 from facade.peers.after.outcome import Outcome
+from facade.peers.local_network import Processes, founded
 from facade.peers.node import rollback
 from facade.peers.node.checkpoints import SiteCheckpoints, spaced
 from facade.peers.node.journal import Journal
@@ -24,10 +26,10 @@ from facade.peers.node.site_epoch import RemovedError
 from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site, schema_of
 from facade.peers.trust.identity import Join
-from facade.peers.trust.membership import Change, Epochs, changed, load
+from facade.peers.trust.membership import Change, Epochs, Limits, changed, load
 from facade.peers.trust.site import Site
 from facade.runs.run_directory import RunDirectory
-from peers.makers import QUICK, logged, tiny
+from peers.makers import QUICK, logged, pauses, tiny, until
 from peers.memory import MemoryNetwork, run_all, run_aside
 
 ROUNDS, SPOILED_FROM, BACK_TO = 14, 11, 10
@@ -36,20 +38,20 @@ ROUNDS, SPOILED_FROM, BACK_TO = 14, 11, 10
 class Sites:
     """Four sites that bring their own data; `c` may send broken models."""
 
-    def __init__(self, base, ids="abcd"):
+    def __init__(self, base, ids="abcd", rounds=ROUNDS):
         self.base, self.ids, self.network, self.nodes = base, ids, MemoryNetwork(), {}
         base.mkdir(exist_ok=True)
         self.key = base / "admin.key"
-        admin = identity.new_signing_key(self.key)
-        joins = [
-            Join.load(found_site(base / id, NewSite(id, "127.0.0.1:1", [admin], {"data": {"source": "digits"}})))
-            for id in ids
-        ]
-        rounds = f"training.rounds={ROUNDS}", f"evaluation.every={ROUNDS}", "training.steps=1", "guard.rule=none"
+        self.admin = identity.new_signing_key(self.key)
+        length = f"training.rounds={rounds}", f"evaluation.every={rounds}", "training.steps=1", "guard.rule=none"
         own_data = "data.source=given", f'data.clusters="{len(ids)}"', "data.skew=none", "topology.name=complete"
-        terms = Terms("test", [admin], "patient", QUICK, schema_of(tiny()))
-        self.lists = [found_federation(joins, tiny(*own_data, *rounds), terms)]
+        terms = Terms("test", [self.admin], "patient", Limits(deadline=60, linger=0.5), schema_of(tiny()))
+        self.lists = [found_federation([self.join(id) for id in ids], tiny(*own_data, *length), terms)]
         self.give(self.lists[0])
+
+    def join(self, id):
+        new = NewSite(id, "127.0.0.1:1", [self.admin], {"data": {"source": "digits"}})
+        return Join.load(found_site(self.base / id, new))
 
     def copied(self, base):
         """The same sites, with all that they have, in another directory."""
@@ -213,11 +215,52 @@ def test_running_sites_go_back_by_themselves_when_the_list_comes(tmp_path, witho
     assert sites.audit().findings == []
 
 
+def test_real_sites_go_back_while_they_run_and_end_with_the_state_of_the_simulator(tmp_path):
+    rounds = f"training.rounds={ROUNDS}", f"evaluation.every={ROUNDS}", "training.steps=1"
+    experiment = tiny('data.clusters="2:1"', "topology.name=complete", *rounds)
+    with founded(experiment, tmp_path, "patient", QUICK) as sites:
+        *others, last = sites.homes
+        with Processes(others) as processes:
+            processes.start(last, pauses, (12,))
+            until((last / "waits-12").exists)
+            first = load(last / "membership.json", Site.load(last).settings.admins)
+            back = changed(first, Change(goes_back=True), BACK_TO).sign([tmp_path / "admin.key"])
+            for home in sites.homes:
+                (home / "membership.json").write_text(back)
+            until(lambda: all(logged(home, "went-back") for home in others))
+            (last / "go-12").touch()
+            assert [event["ended"] for _, event in processes.events() if "ended" in event] == [0, 0, 0]
+    outcomes = [Outcome.load(home / "run") for home in sites.homes]
+    assert [outcome.epoch for outcome in outcomes] == [2, 2, 2]
+    assert tree.joint([outcome.state_sha256 for outcome in outcomes]) == run(experiment).summary["state_sha256"]
+
+
 def test_back_to_the_beginning_equals_a_run_that_the_bad_member_was_never_in(spoiled, tmp_path):
     never = Sites(tmp_path / "never", "abd").run()
     spoiled.next(0, goes_back=True)
+    for path in (spoiled.base / "a" / "run" / "checkpoints").iterdir():
+        if int(path.stem) < 12:
+            path.unlink()  # as after a hundred rounds
     ends = spoiled.run("abd")
+    assert [logged(spoiled.base / id, "went-back")[0]["state"] for id in "abd"] == [None, 0, 0]
     assert {id: end.state_sha256 for id, end in ends.items()} == {id: end.state_sha256 for id, end in never.items()}
+
+
+def test_who_joined_after_the_round_that_all_go_back_to_begins_anew_in_it(tmp_path):
+    sites = Sites(tmp_path / "joined", rounds=6)
+    sites.open()
+    sites.lists.append(changed(sites.lists[0], Change(add=[sites.join("e")]), 4))
+    sites.ids = "abcde"
+    sites.give(sites.lists[1])
+    sites.nodes |= {"e": sites.network.node(sites.base / "e")}
+    assert all(isinstance(end, Outcome) for end in run_all(sites.nodes).values())
+    sites.close()
+    sites.next(2, goes_back=True)
+    ends = sites.run("abde")
+    assert [end.epoch for end in ends.values()] == [3] * 4, ends
+    assert [event["round"] for event in logged(sites.base / "e", "committed") if event["epoch"] == 3] == [2, 3, 4, 5, 6]
+    assert [logged(sites.base / id, "went-back")[0]["state"] for id in "abde"] == [0, 0, 0, None]
+    assert sites.audit().findings == []
 
 
 def test_the_final_exchange_alone_can_be_made_again(tmp_path):
@@ -341,3 +384,16 @@ def test_a_finished_run_is_an_outcome_again_after_the_way_back(spoiled):
     roll_back(spoiled.base / "a", BACK_TO)
     assert Outcome.load(spoiled.base / "a" / "run") is None
     assert set(Recovery(spoiled.base / "a" / "run" / "recovery.jsonl").farewells) == set()
+
+
+def test_after_a_crash_nobody_goes_on_from_a_state_that_is_kept_to_go_back_to(spoiled):
+    run = spoiled.base / "a" / "run"
+    damaged = sorted((run / "checkpoints").iterdir())[-3:]
+    assert [int(path.stem) for path in damaged] == [12, 13, 14]
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert SiteCheckpoints(RunDirectory(run)).newest() is None
+    spoiled.next(BACK_TO, goes_back=True)
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert SiteCheckpoints(RunDirectory(run)).newest_up_to(BACK_TO).round == 10

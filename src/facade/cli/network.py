@@ -221,11 +221,14 @@ def _first_round(from_round: int | None, back_to_round: int | None) -> tuple[int
 
 
 def _going_back(round: int) -> str:
+    """What the admin should know of a list that goes back."""
     from facade.peers.node.checkpoints import EVERY
 
-    kept = "" if round % EVERY == 0 else f", unless a site still has its own ({EVERY} rounds are between those kept)"
-    state = f" Sites go on from their states of round {round - round % EVERY}{kept}." if round else ""
-    return f"All sites that take it go back to round {round}: what they have played since does not count.{state}"
+    told = f"All sites that take it go back to round {round}: what they have played since does not count."
+    if round % EVERY == 0:
+        return told
+    kept = round - round % EVERY
+    return f"{told} They keep the state of every {EVERY}th round: most will begin it with that of round {kept}."
 
 
 @app.command()

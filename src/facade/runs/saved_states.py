@@ -22,6 +22,10 @@ Facts = dict[str, Any]
 """As JSON knows them."""
 
 
+Among = Callable[[int], bool]
+"""Whether the state of a round is one of those asked for."""
+
+
 class SavedState(NamedTuple):
     """A state that is whole."""
 
@@ -56,13 +60,10 @@ class SavedStates:
         """Store a state at the start of a round; rows made before it are written."""
         self._store.write(round, state_files.file_parts(state, facts))
 
-    def newest(self, up_to: int | None = None) -> SavedState | None:
-        """The newest one that is whole and whose rows are there; a warning names the others. With `up_to`, of no later
-        round than that."""
+    def newest(self, among: Among = lambda _: True) -> SavedState | None:
+        """The newest one, among some rounds, that is whole and whose rows are there; a warning names the others."""
         rows = self._directory.growing(ROWS)
-        for saved in self.all_whole():
-            if up_to is not None and saved.facts["round"] > up_to:
-                continue
+        for saved in self.all_whole(among):
             mark = self._rows_before(saved.facts)
             if rows.begins_with(mark):
                 return saved
@@ -73,9 +74,9 @@ class SavedStates:
             )
         return None
 
-    def what_is_missing(self) -> str:
-        """Why none of the states can be used, in words."""
-        counted_on = [self._rows_before(saved.facts).length for saved in self.all_whole()]
+    def what_is_missing(self, among: Among = lambda _: True) -> str:
+        """Why none of the states of some rounds can be used, in words."""
+        counted_on = [self._rows_before(saved.facts).length for saved in self.all_whole(among)]
         if not counted_on:
             return f"{self._store.directory} holds no checkpoint that is whole"
         path = self._directory.path / ROWS
@@ -88,8 +89,9 @@ class SavedStates:
         """A complete run needs none."""
         self._store.remove()
 
-    def all_whole(self) -> Iterator[SavedState]:
-        """Those that are whole, the newest first."""
+    def all_whole(self, among: Among = lambda _: True) -> Iterator[SavedState]:
+        """Those of some rounds that are whole, the newest first."""
         for stored in self._store.newest_first():
-            state, facts = state_files.read_file(stored.content)
-            yield SavedState(stored.path, state, facts)
+            if among(stored.number):
+                state, facts = state_files.read_file(stored.content)
+                yield SavedState(stored.path, state, facts)

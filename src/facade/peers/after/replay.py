@@ -40,6 +40,8 @@ class Replay:
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What could not be played again."""
+    not_kept: dict[int, str] = field(default_factory=dict)
+    """Rounds that were not, and whose message is missing for it."""
 
 
 def kept_messages(directories: Iterable[Path]) -> Kept:
@@ -63,6 +65,10 @@ def replay(home: Path, log: Log, lists: Mapping[int, Membership], kept: Kept) ->
         if at not in done and at in told.committed and saved.epoch in lists:
             again = _PlayedAgain(SiteEpoch.of(site, lists[saved.epoch]), told, kept, result)
             done |= again.play(saved)
+    if result.not_kept:
+        rounds = ", ".join(map(str, result.not_kept))
+        who = ", ".join(sorted(set(result.not_kept.values())))
+        result.notes.append(f"{log.id}: not played again from rounds {rounds} on, for messages of {who} are not kept")
     return result
 
 
@@ -154,9 +160,7 @@ class _PlayedAgain:
             id = membership.members[sender].id if 0 <= sender < membership.n else f"member number {sender}"
             digest = self.told.heard.get((self._at(post.round), id), "")
             if digest not in self.kept:
-                self.result.notes.append(
-                    f"round {post.round}: {self.told.id} was not played again, for the message of {id} is not kept"
-                )
+                self.result.not_kept.setdefault(post.round, id)
                 raise _NothingMoreError
             origin = Origin(membership.digest, sender, post.round)
             try:

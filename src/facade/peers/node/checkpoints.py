@@ -13,6 +13,8 @@ from facade.runs import state_files
 from facade.runs.run_directory import RunDirectory
 from facade.runs.saved_states import ROWS, SavedStates
 
+NEWEST = 3
+"""Checkpoints that a site keeps to go on from after a crash, the newest."""
 EVERY = 10
 """Checkpoints of rounds that are a multiple of this are kept longer than others: sites can go back to them."""
 MOST = 10
@@ -47,7 +49,7 @@ class SiteCheckpoints:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self._states = SavedStates(
-            directory, 3, lambda facts: Mark(int(facts["rows"]), facts.get("rows_sha256")), spaced
+            directory, NEWEST, lambda facts: Mark(int(facts["rows"]), facts.get("rows_sha256")), spaced
         )
         self.surroundings: dict[str, str] = {}
         """What checkpoints from now on say of them."""
@@ -59,10 +61,21 @@ class SiteCheckpoints:
         facts |= {"rows": rows.length, "rows_sha256": rows.sha256}
         self._states.save(round, state_files.in_one_piece(state), facts)
 
-    def newest(self, up_to: int | None = None) -> SiteCheckpoint | None:
-        """The newest one that is whole, and whose rows are; with `up_to`, of no later round than that."""
-        saved = self._states.newest(up_to)
+    def newest(self) -> SiteCheckpoint | None:
+        """The newest one that is whole, and whose rows are, of those from which a site can go on by itself."""
+        saved = self._states.newest(self._is_recent)
         return None if saved is None else SiteCheckpoint(state=saved.state, **saved.facts)
+
+    def newest_up_to(self, round: int) -> SiteCheckpoint | None:
+        """The newest one, of a round or an earlier one, that is whole, and whose rows are: to go back to."""
+        saved = self._states.newest(lambda kept: kept <= round)
+        return None if saved is None else SiteCheckpoint(state=saved.state, **saved.facts)
+
+    def _is_recent(self, round: int) -> bool:
+        """Whether a checkpoint is one of the newest. From those that are kept to go back to nobody goes on alone:
+        others have used the messages of the rounds after them."""
+        rounds = self._states.rounds
+        return round in rounds[-NEWEST:] and round > rounds[-1] - EVERY
 
     def all_whole(self) -> Iterator[SiteCheckpoint]:
         """Those that are whole, the newest first."""
@@ -81,7 +94,7 @@ class SiteCheckpoints:
 
     def what_is_missing(self) -> str:
         """What a begun run lacks that has no usable checkpoint, in words."""
-        return self._states.what_is_missing()
+        return self._states.what_is_missing(self._is_recent)
 
     def remove(self) -> None:
         """Begin anew."""

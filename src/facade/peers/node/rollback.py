@@ -84,7 +84,7 @@ def go_back(site: Site, epochs: Epochs, journal: Journal) -> WayBack | None:
     if saved is None or target is None or not target.has(site.settings.id):
         return None
     round = target.first_round
-    earlier = checkpoints.newest(up_to=round)
+    earlier = checkpoints.newest_up_to(round)
     if earlier is None and not _begins_anew(epochs, target, site.settings.id):
         kept = ", ".join(map(str, checkpoints.rounds))
         raise NoWayBackError(

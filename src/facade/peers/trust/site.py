@@ -210,8 +210,9 @@ def _experiment(site: Site, membership: Membership) -> Experiment:
 
     refuse_foreign_names(membership.experiment, site.settings.allow)
     settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
-    own = {key: site.settings.data[key] for key in ("root", "path") if site.settings.data.get(key)}
-    settings += [f"data.{key}={json.dumps(str(value))}" for key, value in own.items()]
+    if site.settings.data.get("source", "experiment") == "experiment":  # other data are not the experiment's
+        own = {key: site.settings.data[key] for key in ("root", "path") if site.settings.data.get(key)}
+        settings += [f"data.{key}={json.dumps(str(value))}" for key, value in own.items()]
     experiment = Experiment.of(membership.experiment, settings)
     if experiment.n != membership.n:
         raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
