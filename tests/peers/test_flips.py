@@ -57,14 +57,14 @@ def sites(tmp_path_factory):
 def test_a_changed_bit_in_any_file_of_a_stopped_site_is_noticed_or_harmless(sites):
     stopped, _ = sites
     flips = try_flips(stopped, use_site, places(stopped, 21, seed=1))
-    assert [each for each in flips if each.outcome == "unnoticed"] == []
+    assert [each for each in flips if each.outcome in ("unnoticed", "crashed")] == []
     assert {each.kind for each in flips if each.outcome == "harmless"} <= MAY_BE_HARMLESS
 
 
 def test_a_changed_bit_in_any_file_of_a_finished_site_is_noticed_or_harmless(sites):
     _, finished = sites
     flips = try_flips(finished, use_finished_site, places(finished, 23, seed=2))
-    assert [each for each in flips if each.outcome == "unnoticed"] == []
+    assert [each for each in flips if each.outcome in ("unnoticed", "crashed")] == []
     assert {each.kind for each in flips if each.outcome == "harmless"} <= MAY_BE_HARMLESS
 
 

@@ -85,7 +85,7 @@ def test_a_file_that_is_no_key_is_named(name, tmp_path):
 def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, command, tmp_path):
     home = federation(tmp_path).home("a")
     rotate_site(home, "a")
-    new = Site(home, None, (home / "next-tls.key").read_bytes(), (home / "next-certificate.pem").read_bytes())
+    new = [(home / f"next-{name}").read_bytes() for name in ("tls.key", "certificate.pem")]
     for name in ("tls.key", "certificate.pem", "a.join")[:moved]:
         (home / f"next-{name}").replace(home / name)
     if moved == 1:
@@ -93,7 +93,7 @@ def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, co
             Site.load(home)
     assert command("node", "rotate", "--home", home, "--finish").code == 0
     found = Site.load(home)
-    assert (found.tls_key, found.certificate) == (new.tls_key, new.certificate)
+    assert [found.tls_key, found.certificate] == new
     assert not list(home.glob("next-*"))
     assert "holds no new certificate" in command("node", "rotate", "--home", home, "--finish").err
 

@@ -48,7 +48,7 @@ def test_a_changed_bit_in_any_file_of_a_finished_run_is_noticed(finished):
 
 def test_a_changed_bit_in_any_file_of_a_stopped_run_is_noticed_or_harmless(half):
     flips = try_flips(half, use_stopped_run, places(half, 14, seed=2))
-    assert [each for each in flips if each.outcome == "unnoticed"] == []
+    assert [each for each in flips if each.outcome in ("unnoticed", "crashed")] == []
     harmless = {each.place.file for each in flips if each.outcome == "harmless"}
     assert harmless <= {"checkpoints/000000004.saved", "environment.json"}, "one is spare, one in the checkpoint too"
 

@@ -33,7 +33,8 @@ from facade.runtimes import local
 
 Use = Callable[[Path], Any]
 """Uses a directory in every way in which its files are used; what it read, to be compared."""
-Outcome = Literal["noticed", "harmless", "unnoticed"]
+Outcome = Literal["noticed", "harmless", "unnoticed", "crashed"]
+"""Crashed: whoever used the directory ended with an error that is no sentence."""
 
 
 class Place(NamedTuple):
@@ -98,13 +99,15 @@ def try_flips(directory: Path, use: Use, chosen: Sequence[Place]) -> list[Flip]:
             shutil.rmtree(copy)
             shutil.copytree(directory, copy)
             flip(copy / place.file, place.byte, place.bit)
+            outcome: Outcome
             try:
                 read, said = used()
+                outcome = "noticed" if said else "harmless" if read == expected else "unnoticed"
             except FacadeError as error:
-                said, read = [str(error)], None
-            same: Outcome = "harmless" if read == expected else "unnoticed"
-            says = said[0].replace(str(base), "")[:160] if said else ""
-            flips.append(Flip(place, "noticed" if said else same, says))
+                outcome, said = "noticed", [str(error)]
+            except Exception as error:  # whatever a damaged file makes of a reader
+                outcome, said = "crashed", [f"{type(error).__name__}: {error}"]
+            flips.append(Flip(place, outcome, said[0].replace(base, "")[:160] if said else ""))
         return flips
 
 

@@ -20,7 +20,7 @@ from facade.files import seals, store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes, PrivateKeyTypes
     from cryptography.hazmat.primitives.serialization import KeySerializationEncryption
     from cryptography.x509 import Certificate
 
@@ -34,7 +34,10 @@ Ask = Callable[[], bytes]
 
 def cannot_ask() -> bytes:
     """Where nobody can be asked."""
-    raise ExperimentError("this site's keys are encrypted, and nothing gives their passphrase; start it with: facade")
+    raise ExperimentError(
+        "a key is encrypted, and nobody can be asked for its passphrase here; the commands of `facade node` ask for it,"
+        " and an admin's key must not be encrypted"
+    )
 
 
 @dataclass(frozen=True)
@@ -287,6 +290,16 @@ def parsed(pem: str | bytes) -> Certificate:
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(pem.encode() if isinstance(pem, str) else pem)
+
+
+def certified_key(pem: bytes) -> CertificatePublicKeyTypes:
+    """The public key in a certificate; ValueError if there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        return parsed(pem).public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(error) from None
 
 
 def canonical_pem(text: str) -> str:

@@ -121,7 +121,7 @@ class Site:
         signing_key = identity.load_signing_key(home / identity.SIGNING_KEY, ask)
         try:
             certificate = (home / identity.CERTIFICATE).read_bytes()
-            certified = identity.parsed(certificate).public_key()
+            certified = identity.certified_key(certificate)
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{home / identity.CERTIFICATE} cannot be used: {error}") from None
         if key.public_key() != certified:
