@@ -137,6 +137,10 @@ def status(
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+    if facts.get("paused"):
+        from facade.cli.site_lines import too_few
+
+        out.print(f"  pausing: {too_few(facts['paused'])}", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""

@@ -6,8 +6,9 @@ A node that was killed starts again from its newest checkpoint and plays to the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
+from typing import Any
 
 from facade.core.engine import Played
 from facade.files import store
@@ -21,8 +22,11 @@ from facade.peers.node.journal import Event, Journal, Metrics
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.playing import Playing
+from facade.peers.node.presence import Presence
+from facade.peers.node.probing import NotedLinks, Probing
 from facade.peers.node.publishing import Publisher, Watch
 from facade.peers.node.pulling import Puller
+from facade.peers.node.quorum import Quorum
 from facade.peers.node.records import Records
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.site_epoch import RemovedError
@@ -78,6 +82,7 @@ class Node:
         if saved is not None and saved.epoch != epoch.membership.epoch:
             files.outgoing.withdraw(first)
         lists.recall(range(max(0, first - limits.window), first))
+        presence = Presence()
         self.gate = gate = Gate(
             lists.epochs,
             files.outgoing,
@@ -88,14 +93,18 @@ class Node:
             journal,
             metrics,
             first - 1 if self._joins else first,  # one that joins is not there before the others are
+            presence=presence,
         )
-        self._links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        self._links = NotedLinks(links, presence)
         opened.callback(self._links.close)
-        self.policy = policy(epoch.membership.policy, limits)
-        self.puller = Puller(self._links, records, files.recovery, lists.check_in_force)
+        self.policy = policy(epoch.membership.policy, limits, presence)
         self.publisher = Publisher(site, files, gate, records, watch)
+        self.quorum = Quorum(lists, gate, presence, lambda: self._calls, records, self._write_pause)
+        self.puller = Puller(self._links, records, files.recovery, lists.check_in_force, self.quorum.hold)
         hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
+        self._playing = Playing(lists, gate, self.publisher, hearing, self.quorum, self.policy, journal)
+        self._probing = Probing(presence, lambda: self._calls, lambda: gate.round, self._watched)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
 
@@ -121,7 +130,7 @@ class Node:
         self.publisher.write_status(epoch, self.gate.round)
         start_up = StartUp(self._calls, self.gate, journal, self.followed_lists.look)
         try:
-            with one_intra_op_thread():
+            with one_intra_op_thread(), self._probing.running():
                 if self._joins:
                     start_up.await_first_round()
                 elif self._saved is None:
@@ -146,6 +155,15 @@ class Node:
         """Whether site.json is missing, or lacks the training alone that is asked for now."""
         path = self.site.run / "site.json"
         return not path.exists() or (baseline and read_site(path).gain is None)
+
+    def _watched(self) -> Set[str]:
+        """Whose presence matters: everybody's where there is a quorum, else that of those who missed."""
+        if self.quorum.is_asked_for:
+            return {member.id for member in self.followed_lists.membership.members}
+        return self.policy.missing
+
+    def _write_pause(self, round: int, paused: dict[str, Any] | None) -> None:
+        self.publisher.write_status(self.followed_lists.in_force, round, paused)
 
     @property
     def _calls(self) -> MemberCalls:

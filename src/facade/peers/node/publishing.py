@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from facade.core.messages import Post
 from facade.core.types import Row
@@ -80,14 +81,15 @@ class Publisher:
             note(verdict, membership.epoch, [membership.members[sender].id for sender in mixed], self._records)
         self._watch(rows)
 
-    def write_status(self, epoch: SiteEpoch, round: int) -> None:
-        """What `facade node status` shows."""
+    def write_status(self, epoch: SiteEpoch, round: int, paused: dict[str, Any] | None = None) -> None:
+        """What `facade node status` shows; `paused`: how many members are there, and who is not."""
         facts = {
             "id": self._site.settings.id,
             "round": round,
             "rounds": epoch.plan.rounds,
             "epoch": epoch.membership.epoch,
             "policy": epoch.membership.policy,
+            "paused": paused,
             "ledger": self._records.ledger.plain(),
             "refusals": dict(self._records.journal.refusals),
         }
