@@ -80,16 +80,29 @@ def test_a_call_of_a_silent_member_has_it_probed_at_once_and_does_not_make_it_th
     presence.note_call("b")
     assert presence.take_due("b") == [], "it was probed a moment ago"
     clock.now += times.CALLED_SECONDS
-    presence.note_call("b")
     assert presence.take_due("b") == ["b"]
     assert presence.is_silent("b")
+    clock.now += times.CALLED_SECONDS
+    assert presence.take_due("b") == [], "it has not called again"
+
+
+def test_a_silent_member_is_back_when_it_answers_or_calls_for_the_first_time_in_a_while(presence, clock):
+    presence.note_call("b")
+    presence.note_silence("b", since=clock.now)
+    for seconds, returns in ((1, 0), (times.ANSWERED_SECONDS + 1, 1), (1, 1), (times.ANSWERED_SECONDS, 1)):
+        clock.now += seconds
+        presence.note_call("b")
+        assert presence.returns("b") == returns
+    presence.note_answer("b")
+    presence.note_answer("b")
+    assert presence.returns("b") == 2
 
 
 def test_a_call_of_one_that_answers_changes_nothing(presence, clock):
     presence.note_answer("b")
     clock.now += times.CALLED_SECONDS
     presence.note_call("b")
-    assert presence.take_due("b") == []
+    assert (presence.take_due("b"), presence.returns("b")) == ([], 0)
 
 
 PROBE, PULL = (Request(kind, b"l" * 32, 0, 3) for kind in (Kind.PROBE, Kind.PULL))

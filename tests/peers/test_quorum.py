@@ -214,8 +214,10 @@ def test_a_pause_is_said_once_and_the_status_follows_who_is_absent(quorum_of, tm
     assert made.told[0] == {"there": 1, "needed": 3, "members": 5, "absent": list("bcde")}
 
 
-def test_without_a_quorum_nobody_is_asked_and_nothing_is_waited_for(quorum_of):
-    made = quorum_of("abc", quorum=0)
+@pytest.mark.parametrize("waived", [False, True])
+def test_without_a_quorum_nobody_is_asked_and_nothing_is_waited_for(quorum_of, waived):
+    made = quorum_of("abc", quorum=0.5 if waived else 0)
+    made.quorum.waived = waived
     assert made.quorum.hold(3, unheard={"b"}) is False
     assert (made.asked, made.told) == ([], [])
 

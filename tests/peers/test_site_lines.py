@@ -28,7 +28,7 @@ from facade.cli.site_lines import SiteLines
         (
             {"event": "paused", "round": 4, "there": 2, "needed": 4, "members": 6, "absent": ["c", "d", "e", "f"]},
             "round 5: pausing, for 2 of 6 members are there, itself included, and 4 must be"
-            " (no answer from c, d, e, f); going on when more answer",
+            " (absent: c, d, e, f); going on when more answer",
         ),
         ({"event": "resumed", "round": 4}, "round 5: going on, for enough members answer again"),
         ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),

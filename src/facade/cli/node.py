@@ -70,6 +70,9 @@ def rotate(
 def up(
     home: Home = Path("."),
     baseline: Annotated[bool, typer.Option("--baseline", help="Also train a model alone, to see the gain.")] = False,
+    without_quorum: Annotated[
+        bool, typer.Option("--without-quorum", help="Go on also where too few members answer.")
+    ] = False,
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
@@ -80,7 +83,8 @@ def up(
     lines = SiteLines(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
-            outcome = run(home, baseline=baseline, watch=lines.rows, listen=lines.event)
+            asked = {"baseline": baseline, "without_quorum": without_quorum}
+            outcome = run(home, **asked, watch=lines.rows, listen=lines.event)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)

@@ -22,7 +22,7 @@ _REFUSED = {
 def too_few(pause: Event) -> str:
     """Why a site pauses, in words."""
     there = f"{pause['there']} of {pause['members']} members are there, itself included, and {pause['needed']} must be"
-    return f"{there} (no answer from {', '.join(pause['absent'])})"
+    return f"{there} (absent: {', '.join(pause['absent'])})"
 
 
 @dataclass

@@ -183,11 +183,13 @@ def run(
     home: str | Path,
     *,
     baseline: bool = False,
+    without_quorum: bool = False,
     shared_port: bool = False,
     watch: Watch = lambda rows: None,
     listen: Listen = lambda event: None,
 ) -> Outcome:
-    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC."""
+    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `without_quorum`:
+    also where too few of them are there."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     site = Site.load(Path(home))
@@ -195,6 +197,7 @@ def run(
         own = Credentials(site.tls_key, site.certificate)
         listen_at = site.settings.listen or site.settings.address
         node = Node(site, GrpcTransport(own, listen_at, shared_port), watch, listen)
+        node.quorum.waived = without_quorum
         try:
             return node.run(baseline)
         finally:

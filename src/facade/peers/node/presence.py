@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 PROBE_SECONDS = 2.0
@@ -25,7 +26,12 @@ class Presence:
         """Notified where there is something to look at: an answer of a silent member, or a call of one."""
         self._answered: dict[str, float] = {}
         self._probed: dict[str, float] = {}
-        """When a member was last probed; without an entry it is to be probed."""
+        """When members were last probed."""
+        self._called: dict[str, float] = {}
+        """When members last called this site."""
+        self._calling: set[str] = set()
+        """Silent members that have called since they were last probed."""
+        self._returns: Counter[str] = Counter()
         self._silent: set[str] = set()
         self._finished: set[str] = set()
 
@@ -41,6 +47,7 @@ class Presence:
                 self._finished.add(id)
             if id in self._silent:
                 self._silent.discard(id)
+                self._returns[id] += 1
                 self._changed.notify_all()
 
     def note_silence(self, id: str, since: float) -> None:
@@ -50,15 +57,24 @@ class Presence:
                 self._silent.add(id)
 
     def note_call(self, id: str) -> None:
-        """A member has called this site. If it was silent, it is worth a probe."""
+        """A member has called this site. If it was silent, it is worth a probe; and if it had not called for a while,
+        it is taken for back at once, for this site's own calls may take a second to find it."""
         with self._changed:
-            if id in self._silent and self._clock() - self._probed.get(id, 0.0) >= CALLED_SECONDS:
-                self._probed.pop(id, None)
+            now = self._clock()
+            before = self._called.get(id, float("-inf"))
+            self._called[id] = now
+            if id in self._silent:
+                self._returns[id] += now - before > ANSWERED_SECONDS
+                self._calling.add(id)
                 self._changed.notify_all()
 
     def is_silent(self, id: str) -> bool:
         """Whether a probe of a member was in vain, and all calls since."""
         return id in self._silent
+
+    def returns(self, id: str) -> int:
+        """How often a silent member has answered again, or has called after a while in which it did not."""
+        return self._returns[id]
 
     def is_there(self, id: str) -> bool:
         """Whether a member has answered lately, or has finished its run and needs to answer no more."""
@@ -70,16 +86,17 @@ class Presence:
         """Those members who are to be probed now; they are taken for probed."""
         with self._changed:
             now = self._clock()
-            due = [id for id in ids if now - self._last_sign(id) >= PROBE_SECONDS]
+            due = [id for id in ids if now >= self._next_probe(id)]
             self._probed |= dict.fromkeys(due, now)
+            self._calling.difference_update(due)
             return due
 
-    def _last_sign(self, id: str) -> float:
-        """When a member last answered or was last probed."""
-        never = float("-inf")
-        if id in self._silent:  # a call of its own has it probed at once
-            return self._probed.get(id, never)
-        return max(self._answered.get(id, never), self._probed.get(id, never))
+    def _next_probe(self, id: str) -> float:
+        """When a member is to be probed."""
+        probed = self._probed.get(id, float("-inf"))
+        if id in self._calling:
+            return probed + CALLED_SECONDS
+        return max(probed, self._answered.get(id, float("-inf"))) + PROBE_SECONDS
 
     def wait(self, seconds: float) -> None:
         """Pause until a silent member has answered or called, at most so long."""

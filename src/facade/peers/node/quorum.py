@@ -33,13 +33,15 @@ class Quorum:
     """To the members of the list in force."""
     records: Records
     tell: Tell
+    waived: bool = False
+    """Whether the operator has this site go on without a quorum."""
     _paused_for: list[str] | None = None
     """Who was said to be absent last, while this site pauses."""
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the list in force has a quorum."""
-        return self.lists.membership.limits.quorum > 0
+        """Whether the list in force has a quorum, and this site keeps to it."""
+        return not self.waived and self.lists.membership.limits.quorum > 0
 
     @property
     def needed(self) -> int:

@@ -127,8 +127,8 @@ class Brisk:
     are as fast as each other are apart by many seconds."""
     misses: dict[str, int] = field(default_factory=dict)
     """Waits in vain since a peer was last heard, or has come back."""
-    _gone: set[str] = field(default_factory=set)
-    """Those who missed and were silent when last looked at."""
+    _returns: dict[str, int] = field(default_factory=dict)
+    """How often each peer has come back, when last looked at."""
 
     @property
     def grace(self) -> float:
@@ -150,11 +150,11 @@ class Brisk:
         return end
 
     def _note_returned(self, peers: Set[str]) -> None:
-        """Forget the misses of those who were silent and have answered since."""
-        silent = {peer for peer in peers if peer in self.misses and self.presence.is_silent(peer)}
-        for peer in (self._gone & peers) - silent:
-            self.misses.pop(peer, None)
-        self._gone = (self._gone - peers) | silent
+        """Forget the misses of those who were silent and have come back."""
+        returns = {peer: self.presence.returns(peer) for peer in peers}
+        back = {peer for peer, count in returns.items() if count != self._returns.get(peer, 0)}
+        self.misses = {peer: count for peer, count in self.misses.items() if peer not in back}
+        self._returns |= returns
 
     def _granted(self, suspect: str) -> float:
         """Seconds for one who has missed twice: the grace if it answers, else half as much after every miss."""
