@@ -148,7 +148,7 @@ def network(base: Path, described: Experiment, training: float) -> Iterator[Netw
 def dead_site(base: Path, training: float = 0.1, degree: int = 0, rounds_dead: int = 40) -> dict[str, Any]:
     """Kill one of six, and start it again when the others have played so many rounds without it. How long they waited
     for it after ten misses, and how often they missed it after its first message until it was heard again."""
-    before, after = 5, 40
+    before, after = 5, 30
     with network(base, experiment(before + rounds_dead + after, degree), training) as running:
         dead, others = running.homes[-1], running.homes[:-1]
         running.await_round(before, running.homes)

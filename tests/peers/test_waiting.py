@@ -162,8 +162,26 @@ def test_a_silent_site_costs_nothing_after_ten_misses_and_is_waited_for_as_soon_
     assert extra[HOPELESS:] == [0.0] * 20
     assert statistics.median(extra[HOPELESS:]) <= 0.05 * training
     presence.note_answer("d")
-    assert extra_seconds(brisk, 1) == extra[:1]
-    assert brisk.misses == {"d": 1}
+    longest = max(5.0, 3 * training)
+    assert extra_seconds(brisk, 3) == pytest.approx([longest - 0.02, extra[0], extra[0] - 0.02], abs=1e-6)
+    assert brisk.misses == {"d": 3}
+
+
+def test_one_that_comes_back_has_time_to_catch_up_once_and_only_after_ten_misses():
+    presence = Presence(lambda: 100.0)
+    brisk = Brisk(Limits(grace=1, floor=5), presence)
+    for misses, extra in ((HOPELESS - 1, 1.0), (HOPELESS, 4.98)):
+        presence.note_silence("d", since=101.0)
+        extra_seconds(brisk, misses)
+        presence.note_answer("d")
+        assert extra_seconds(brisk, 1) == pytest.approx([extra])
+        brisk.learn(waited("d"))
+    presence.note_silence("d", since=101.0)
+    extra_seconds(brisk, HOPELESS)
+    presence.note_call("d")
+    assert extra_seconds(brisk, 1) == pytest.approx([1.0]), "it calls, but does not answer yet"
+    presence.note_answer("d")
+    assert extra_seconds(brisk, 1) == pytest.approx([4.98])
 
 
 def test_a_site_that_is_slow_and_answers_has_the_grace_for_ever():

@@ -112,9 +112,9 @@ class Patient:
 class Brisk:
     """Wait a few times as long as usual, or as this node's own training takes; a short grace when half have
     come; no more than that for those who missed twice, until they are heard again, and less with every miss for
-    those of them who are silent: they cost nothing after ten, until they answer. One whose message is on its
-    way has not missed: its line is slow, and where such lines are usual the wait grows. Suspicion stays here:
-    it changes no topology."""
+    those of them who are silent: they cost nothing after ten, until they answer. Then they are waited for once
+    without that grace, for they are up to two trainings behind. One whose message is on its way has not missed: its
+    line is slow, and where such lines are usual the wait grows. Suspicion stays here: it changes no topology."""
 
     limits: Limits
     presence: Presence = field(default_factory=Presence)
@@ -129,6 +129,9 @@ class Brisk:
     """Waits in vain since a peer was last heard, or has come back."""
     _returns: dict[str, int] = field(default_factory=dict)
     """How often each peer has come back, when last looked at."""
+    _catching_up: set[str] = field(default_factory=set)
+    """Those who have come back after ten misses, and have not been waited for since. Fewer misses do not count, or one
+    that comes and goes could make the others wait as it likes."""
 
     @property
     def grace(self) -> float:
@@ -143,7 +146,7 @@ class Brisk:
     def until(self, wait: Wait) -> float:
         self._note_returned(wait.outstanding)
         end = wait.started + (self._longest_at_the_end(wait) if wait.final else self.longest)
-        if wait.half is not None and not wait.final:
+        if wait.half is not None and not wait.final and not self._answering(self._catching_up & wait.outstanding):
             end = min(end, wait.half + self.grace)
         if all(self.misses.get(peer, 0) >= SUSPECT for peer in wait.outstanding):
             end = min(end, wait.started + max(map(self._granted, wait.outstanding), default=0.0))
@@ -153,8 +156,12 @@ class Brisk:
         """Forget the misses of those who were silent and have come back."""
         returns = {peer: self.presence.returns(peer) for peer in peers}
         back = {peer for peer, count in returns.items() if count != self._returns.get(peer, 0)}
+        self._catching_up |= {peer for peer in back if self.misses.get(peer, 0) >= HOPELESS}
         self.misses = {peer: count for peer, count in self.misses.items() if peer not in back}
         self._returns |= returns
+
+    def _answering(self, peers: Set[str]) -> set[str]:
+        return {peer for peer in peers if not self.presence.is_silent(peer)}
 
     def _granted(self, suspect: str) -> float:
         """Seconds for one who has missed twice: the grace if it answers, else half as much after every miss."""
@@ -177,6 +184,7 @@ class Brisk:
             self.usual = _averaged(self.usual, wait.latest - wait.started)
         missed = wait.lost | (wait.outstanding - wait.sending)
         kept = {peer: count for peer, count in self.misses.items() if peer not in wait.heard}
+        self._catching_up -= wait.heard | wait.lost | self._answering(wait.outstanding)
         # In one step: another thread asks who is missing.
         self.misses = kept | {peer: kept.get(peer, 0) + 1 for peer in missed}
 
