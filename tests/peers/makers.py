@@ -105,8 +105,9 @@ def real_node(home):
 
 KILLED_FILES = (
     "files/store.py", "node/node.py", "node/playing.py", "node/publishing.py", "node/hearing.py", "node/pulling.py",
-    "node/round_pulls.py", "node/checkpoints.py", "node/outgoing.py", "node/recovery.py", "node/site_files.py",
-    "node/start_up.py", "node/followed_lists.py", "node/site_epoch.py", "node/shutdown.py", "protocol/wire.py",
+    "node/round_pulls.py", "node/quorum.py", "node/checkpoints.py", "node/outgoing.py", "node/recovery.py",
+    "node/site_files.py", "node/start_up.py", "node/followed_lists.py", "node/site_epoch.py", "node/shutdown.py",
+    "protocol/wire.py",
 )  # fmt: skip
 
 

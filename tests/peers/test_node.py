@@ -35,7 +35,8 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(StartUp, "await_everybody", lambda _: None)
     monkeypatch.setattr(Shutdown, "say_farewell", lambda _: None)
     settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
-    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+    alone = QUICK.model_copy(update={"quorum": 0})
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", alone) as made:
         yield made.homes[0]
 
 

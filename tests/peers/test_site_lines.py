@@ -29,6 +29,12 @@ from facade.cli.site_lines import SiteLines
         ({"event": "ignoring", "peers": []}, "ignoring nobody any more"),
         ({"event": "settings-refused", "says": "it is not TOML"}, "the changed node.toml is not used: it is not TOML"),
         ({"event": "refused", "peer": "c", "side": "payload", "reason": "ignored", "details": ""}, None),
+        (
+            {"event": "paused", "round": 4, "there": 2, "needed": 4, "members": 6, "absent": ["c", "d", "e", "f"]},
+            "round 5: pausing, for 2 of 6 members are there, itself included, and 4 must be"
+            " (absent: c, d, e, f); going on when more answer",
+        ),
+        ({"event": "resumed", "round": 4}, "round 5: going on, for enough members answer again"),
         ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),
         ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
         ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),

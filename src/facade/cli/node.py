@@ -78,6 +78,9 @@ def rotate(
 def up(
     home: Home = Path("."),
     baseline: Annotated[bool, typer.Option("--baseline", help="Also train a model alone, to see the gain.")] = False,
+    without_quorum: Annotated[
+        bool, typer.Option("--without-quorum", help="Go on also where too few members answer.")
+    ] = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
@@ -89,8 +92,9 @@ def up(
     lines = SiteLines(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
+            asked = {"baseline": baseline, "without_quorum": without_quorum}
             ask = asking(passphrase_file)
-            outcome = run(home, baseline=baseline, watch=lines.rows, listen=lines.event, ask=ask)
+            outcome = run(home, **asked, watch=lines.rows, listen=lines.event, ask=ask)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)
@@ -172,6 +176,10 @@ def status(
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+    if facts.get("paused"):
+        from facade.cli.site_lines import too_few
+
+        out.print(f"  pausing: {too_few(facts['paused'])}", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""

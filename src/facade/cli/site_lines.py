@@ -19,6 +19,12 @@ _REFUSED = {
 """By the side of a refusal that the log names."""
 
 
+def too_few(pause: Event) -> str:
+    """Why a site pauses, in words."""
+    there = f"{pause['there']} of {pause['members']} members are there, itself included, and {pause['needed']} must be"
+    return f"{there} (absent: {', '.join(pause['absent'])})"
+
+
 @dataclass
 class SiteLines:
     """Turns rows and events of a site into lines, and says them."""
@@ -57,6 +63,10 @@ class SiteLines:
                 return f"{self._moment(event)}: going on without {peers}"
             case "refused" if event["reason"] == "ignored" and event["side"] != "callee":
                 return None  # as the operator wants it; it was said once
+            case "paused":
+                return f"{self._moment(event)}: pausing, for {too_few(event)}; going on when more answer"
+            case "resumed":
+                return f"{self._moment(event)}: going on, for enough members answer again"
             case "refused":
                 details = f": {event['details']}" if event.get("details") else ""
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"

@@ -126,6 +126,7 @@ class Metrics:
 
         self.round = gauge("round", "Round this node is in")
         self.heard = gauge("neighbours_heard", "Neighbours heard in the last round")
+        self.paused = gauge("paused", "1 while too few members answer for this node to go on")
         self.choice = gauge("chosen_head", "Head this node chose last")
         self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
         self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
+from typing import Any
 
 from facade.core.engine import Played
 from facade.learning.torch_threads import one_intra_op_thread
@@ -23,8 +24,11 @@ from facade.peers.node.journal import Event, Journal, Metrics
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.playing import Playing
+from facade.peers.node.presence import Presence
+from facade.peers.node.probing import NotedLinks, Probing
 from facade.peers.node.publishing import Publisher, Watch
 from facade.peers.node.pulling import Puller
+from facade.peers.node.quorum import Quorum
 from facade.peers.node.records import Records
 from facade.peers.node.rollback import go_back
 from facade.peers.node.shutdown import Shutdown
@@ -86,6 +90,7 @@ class Node:
         if saved is not None and saved.epoch != epoch.membership.epoch:
             files.outgoing.withdraw(first)
         lists.recall(range(max(0, first - limits.window), first))
+        presence = Presence()
         self.gate = gate = Gate(
             lists.epochs,
             files.outgoing,
@@ -97,15 +102,18 @@ class Node:
             metrics,
             first - 1 if self._joins else first,  # one that joins is not there before the others are
             ignores=lists.ignored.has,
+            presence=presence,
         )
         links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
-        self._links = UnignoredLinks(links, lists.ignored)
+        self._links = UnignoredLinks(NotedLinks(links, presence), lists.ignored)
         opened.callback(self._links.close)
-        self.policy = policy(epoch.membership.policy, limits)
-        self.puller = Puller(self._links, records, files.recovery, lists.check_governing)
+        self.policy = policy(epoch.membership.policy, limits, presence)
         self.publisher = Publisher(site, files, gate, records, watch)
+        self.quorum = Quorum(lists, gate, presence, lambda: self._calls, records, self._write_pause)
+        self.puller = Puller(self._links, records, files.recovery, lists.check_governing, self.quorum.hold)
         hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
+        self._playing = Playing(lists, gate, self.publisher, hearing, self.quorum, self.policy, journal)
+        self._probing = Probing(presence, lambda: self._calls, lambda: gate.round, self._watched)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
 
@@ -140,7 +148,7 @@ class Node:
         self.publisher.write_status(epoch, self.gate.round)
         start_up = StartUp(self._calls, self.gate, journal, self.followed_lists.look)
         try:
-            with one_intra_op_thread():
+            with one_intra_op_thread(), self._probing.running():
                 if self._joins:
                     start_up.await_first_round()
                 elif self._saved is None or (membership.goes_back and self.gate.round == membership.first_round):
@@ -166,6 +174,15 @@ class Node:
         path = self.site.run / "site.json"
         return not path.exists() or (baseline and read_site(path).gain is None)
 
+    def _watched(self) -> Set[str]:
+        """Whose presence matters: everybody's where there is a quorum, else that of those who missed."""
+        if self.quorum.is_asked_for:
+            return {member.id for member in self.followed_lists.membership.members}
+        return self.policy.missing
+
+    def _write_pause(self, round: int, paused: dict[str, Any] | None) -> None:
+        self.publisher.write_status(self.followed_lists.in_force, round, paused)
+
     @property
     def _calls(self) -> MemberCalls:
         """Calls to the members of the list in force."""
@@ -185,13 +202,14 @@ def run(
     home: str | Path,
     *,
     baseline: bool = False,
+    without_quorum: bool = False,
     shared_port: bool = False,
     watch: Watch = lambda rows: None,
     listen: Listen = lambda event: None,
     ask: Ask = cannot_ask,
 ) -> Outcome:
-    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `ask` gives the
-    passphrase of encrypted keys."""
+    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `without_quorum`:
+    also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     site = Site.load(Path(home), ask)
@@ -199,7 +217,13 @@ def run(
         own = Credentials(site.tls_key, site.certificate)
         listen_at = site.settings.listen or site.settings.address
         transport = GrpcTransport(own, listen_at, shared_port)
-        return run_out(lambda: Node(site, transport, watch, listen), baseline)
+
+        def opened() -> Node:
+            node = Node(site, transport, watch, listen)
+            node.quorum.waived = without_quorum
+            return node
+
+        return run_out(opened, baseline)
 
 
 def run_out(opened: Callable[[], Node], baseline: bool = False) -> Outcome:

@@ -17,6 +17,7 @@ from facade.peers.node.followed_lists import FollowedLists, NextEpochError
 from facade.peers.node.hearing import Hearing
 from facade.peers.node.journal import Journal
 from facade.peers.node.publishing import Publisher
+from facade.peers.node.quorum import Quorum
 from facade.peers.node.round_pulls import BehindError, ShutOutError
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.waiting import Policy
@@ -44,6 +45,7 @@ class Playing:
         gate: Gate,
         publisher: Publisher,
         hearing: Hearing,
+        quorum: Quorum,
         policy: Policy,
         journal: Journal,
     ) -> None:
@@ -51,6 +53,7 @@ class Playing:
         self._gate = gate
         self._publisher = publisher
         self._hearing = hearing
+        self._quorum = quorum
         self._policy = policy
         self._journal = journal
         self._begun: _BegunRound | None = None
@@ -99,6 +102,7 @@ class Playing:
         self._followed_lists.forget(post.round - epoch.membership.limits.window)
         if post.round < epoch.plan.rounds:  # before the final exchange nobody trains
             self._policy.trained(time.monotonic() - self._training_began)
+        self._quorum.hold(post.round)  # what is published is served meanwhile
         inbox = self._hearing.inbox(epoch, post)
         members = epoch.membership.members
         self._mixed = [members[sender].id for sender in inbox.senders.tolist() if sender != epoch.number]

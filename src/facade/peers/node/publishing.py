@@ -97,14 +97,15 @@ class Publisher:
         facts = {"sha256": used, "state_sha256": tree.digests(state, 1)[0]}
         self._records.journal.write("used", round=round, epoch=membership.epoch, **facts)
 
-    def write_status(self, epoch: SiteEpoch, round: int) -> None:
-        """What `facade node status` shows."""
+    def write_status(self, epoch: SiteEpoch, round: int, paused: dict[str, Any] | None = None) -> None:
+        """What `facade node status` shows; `paused`: how many members are there, and who is not."""
         facts = {
             "id": self._site.settings.id,
             "round": round,
             "rounds": epoch.plan.rounds,
             "epoch": epoch.membership.epoch,
             "policy": epoch.membership.policy,
+            "paused": paused,
             "ledger": self._records.ledger.plain(),
             "refusals": dict(self._records.journal.refusals),
         }

@@ -7,7 +7,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from facade.peers.node.member_calls import MemberCalls
@@ -31,13 +31,24 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 class Puller:
     """Pulls messages for one node."""
 
-    def __init__(self, links: PeerLinks, records: Records, recovery: Recovery, watch: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        links: PeerLinks,
+        records: Records,
+        recovery: Recovery,
+        watch: Callable[[int], None],
+        hold: Callable[[int, Set[str]], bool],
+    ) -> None:
         self._links = links
         self._records = records
         self._recovery = recovery
         """Knows the digests that were accepted lately."""
         self._watch = watch
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
+        self._hold = hold
+        """Called now and then while waiting, and before a node goes on without somebody, with the round and, if it
+        goes on alone, who did not come. It comes back when enough members are there, and says whether that took a
+        pause: then everybody has all their time again."""
         self._chunks: dict[str, int] = {}
         """Bytes to ask a member for first, as its connection carried the last time."""
 
@@ -71,11 +82,15 @@ class Puller:
             left = demand.policy.until(wait) - time.monotonic()
             # Nobody is outvoted unasked: before a jump, who has not had the time to answer is given that of a call.
             if left <= 0 and (pulls.all_tried() or len(pulls.behind) <= len(pulls.heard)):
-                break
+                if not self._hold(demand.round, set() if pulls.heard else wait.outstanding):
+                    break
+                wait.begin_again(time.monotonic())
             try:
                 end = pulls.ends.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
             except queue.Empty:
                 self._watch(demand.round)
+                if self._hold(demand.round, set()):
+                    wait.begin_again(time.monotonic())
                 continue
             self._take_end(pulls, end)
             if len(pulls.behind) > len(pulls.heard) + len(wait.outstanding):  # the missing can change nothing

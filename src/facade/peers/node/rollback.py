@@ -6,18 +6,16 @@ list that goes back gives those rounds another epoch, for all members at once.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from facade.errors import ExperimentError, FacadeError
-from facade.files import store
+from facade.files import seals, store
 from facade.peers.node.checkpoints import SiteCheckpoint, SiteCheckpoints
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal
 from facade.peers.node.outgoing import Outgoing
 from facade.peers.node.recovery import Recovery
-from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Membership
 from facade.peers.trust.site import Site
 from facade.runs.run_directory import BusyError, RunDirectory
@@ -140,4 +138,4 @@ def _correct_status(path: Path, way: WayBack, saved: SiteCheckpoint | None) -> N
     """Have `facade node status` say where the site is now."""
     if path.exists():
         now = {"round": way.round, "epoch": way.epoch, "ledger": saved.ledger if saved else {}}
-        store.replace(path, identity.canonical(json.loads(path.read_text()) | now))
+        store.replace(path, seals.sealed_json(seals.read_json(path).content | now), store.PRIVATE)

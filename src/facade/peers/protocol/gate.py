@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import Outgoing
+from facade.peers.node.presence import Presence
 from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
@@ -47,6 +48,8 @@ class Gate:
     """Members that need nothing more from this node, and know that it needs nothing more."""
     ignores: Callable[[str], bool] = lambda peer: False
     """Whether the operator has this site ignore a member."""
+    presence: Presence = field(default_factory=Presence)
+    """Told of every member that calls."""
 
     def __post_init__(self) -> None:
         self._farewell = threading.Condition()
@@ -112,6 +115,7 @@ class Gate:
 
     def answer(self, id: str, content: bytes) -> Reply:
         """The reply to a member's call."""
+        self.presence.note_call(id)
         try:
             if len(content) > LONGEST_REQUEST:
                 raise RefusedError(Reason.TOO_LONG, f"{len(content)} bytes")

@@ -33,6 +33,7 @@ LARGEST: dict[str, float] = {
     "limits.linger": 7 * _DAY,
     "limits.chunk": 1 << 22,
     "limits.window": 1_000,
+    "limits.quorum": 1,
     "schema.shape": 1 << 24,
     "schema.mean": 1_000_000,
     "schema.std": 1_000_000,

@@ -49,6 +49,8 @@ class Limits(ListPart):
     chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)
     window: int = Field(8, ge=4)
     """Rounds of outgoing messages that a node keeps."""
+    quorum: float = Field(0.5, ge=0, lt=1)
+    """A node goes on while more than this share of the members are there, itself included; 0: always."""
 
 
 class Schema(ListPart):
