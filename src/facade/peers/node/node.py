@@ -29,6 +29,7 @@ from facade.peers.node.site_epoch import RemovedError
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
 from facade.peers.node.waiting import policy
+from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
 from facade.peers.trust.site import Site
@@ -172,6 +173,7 @@ def run(
     """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
+    raise_limit()
     site = Site.load(Path(home))
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)
