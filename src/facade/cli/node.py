@@ -131,12 +131,14 @@ def status(
     except (OSError, ValueError):
         raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
     finished = (home / "run" / "outcome.json").exists()
-    closed = _gate_closed(home / "run")
+    closed, paused = _gate_closed(home / "run"), _why_paused(home / "run")
     if as_json:
-        write_json(facts | {"finished": finished, "gate_closed": closed})
+        write_json(facts | {"finished": finished, "gate_closed": closed, "paused": paused})
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+    if paused:
+        out.print(f"  pausing: too little of {paused['lacks']} ({paused['says']})", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
@@ -152,6 +154,14 @@ def _dropped(entry: dict[str, Any]) -> str:
         return ""
     parts = ", ".join(f"{part} {count}" for part, count in entry["dropped"].items())
     return f", dropped {entry['unused']} ({parts})"
+
+
+def _why_paused(run: Path) -> dict[str, str] | None:
+    """What a site lacks that pauses."""
+    need_extra()
+    from facade.peers.node.shortages import read_notice
+
+    return read_notice(run)
 
 
 def _gate_closed(run: Path) -> int:

@@ -83,6 +83,19 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file, all or nothing: where the disk takes a part, that is cut off again."""
+    with writing(path), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            file.truncate(before)
+            raise
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
     with writing(path):

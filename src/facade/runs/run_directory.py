@@ -180,8 +180,8 @@ class RunDirectory:
 
     def append(self, name: str, rows: list[Row]) -> None:
         """Add lines to a file of the run."""
-        with store.writing(self.path / name), (self.path / name).open("a") as file:
-            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        lines = (json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        store.append(self.path / name, "".join(lines).encode())
 
     def length(self, name: str) -> int:
         """Bytes of a file of the run, 0 if there is none; they are on the disk when this returns."""

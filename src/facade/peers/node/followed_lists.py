@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facade.errors import ExperimentError, FacadeError
+from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.files import store
 from facade.peers.node.journal import Journal
 from facade.peers.node.site_epoch import SiteEpoch
@@ -62,8 +62,8 @@ class FollowedLists:
             if content != self._refused:
                 self._take(content)
                 self._seen, self._refused, self._complaint = written, None, ""
-        except ExperimentError as error:
-            self._refused = content
+        except (ExperimentError, StorageError) as error:
+            self._refused = None if isinstance(error, StorageError) else content  # that may be mended without a change
             if str(error) != self._complaint:
                 self._journal.write("list-refused", says=str(error))
             self._complaint = str(error)
@@ -77,8 +77,8 @@ class FollowedLists:
             return
         if membership.has(self._site.settings.id):
             check_playable(self._site, membership)
-        self.epochs.add(membership)
         store.replace(self._kept / f"{membership.epoch}.json", content)
+        self.epochs.add(membership)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""

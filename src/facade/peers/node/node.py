@@ -24,6 +24,7 @@ from facade.peers.node.playing import Playing
 from facade.peers.node.publishing import Publisher, Watch
 from facade.peers.node.pulling import Puller
 from facade.peers.node.records import Records
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.site_epoch import RemovedError
 from facade.peers.node.site_files import SiteFiles
@@ -73,7 +74,9 @@ class Node:
         metrics = Metrics(site.settings.metrics_port)
         opened.callback(metrics.close)
         self.records = records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
-        self.files = files = SiteFiles.open(site.run, limits.window)
+        self.shortages = shortages = Shortages(site.run, journal, metrics)
+        opened.callback(shortages.close)
+        self.files = files = SiteFiles.open(site.run, limits.window, shortages)
         if self.outcome is None:
             files.go_back_to(saved)
         if saved is not None and saved.epoch != epoch.membership.epoch:
@@ -94,9 +97,9 @@ class Node:
         opened.callback(self._links.close)
         self.policy = policy(epoch.membership.policy, limits)
         self.puller = Puller(self._links, records, files.recovery, lists.check_in_force)
-        self.publisher = Publisher(site, files, gate, records, watch)
+        self.publisher = Publisher(site, files, gate, records, shortages, watch)
         hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
+        self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal, shortages)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
 
@@ -109,7 +112,8 @@ class Node:
         if self._site_file_lacks_something(baseline):
             epoch = self.followed_lists.in_force
             alone = training_alone.alone(epoch) if baseline else None
-            write_site(self.site, training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone))
+            facts = training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone)
+            self.shortages.outlast(lambda: write_site(self.site, facts))
         self._shutdown.say_farewell()
         return self.outcome
 
@@ -137,8 +141,8 @@ class Node:
         epoch = self.followed_lists.in_force
         self.publisher.write_rows(epoch, played.rows)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
-        store.sync(self.site.run / ROWS)
-        outcome.save(self.site.run, played.state, epoch.setup)
+        self.shortages.outlast(lambda: store.sync(self.site.run / ROWS))
+        self.shortages.outlast(lambda: outcome.save(self.site.run, played.state, epoch.setup))
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome

@@ -190,7 +190,7 @@ class Acceptor:
             try:
                 caller, address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                break
             except OSError:  # no descriptor, or no memory: it would be asked for again and again
                 self._make_room(self._places // 2)
                 self._rest(_REST)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
+from facade.files.shortage import shortage
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import Outgoing
 from facade.peers.node.recovery import Recovery
@@ -117,6 +118,10 @@ class Gate:
             return self._answer(id, Request.parse(content))
         except RefusedError as refusal:
             return self.refusal(id, refusal)
+        except Exception as error:
+            if (lacks := shortage(error)) is None:
+                raise
+            return self.refusal(id, RefusedError(Reason.BUSY, f"too little: {lacks}"))
 
     def refusal(self, id: str, refused: RefusedError) -> Reply:
         """The reply to a member's call that is refused."""
@@ -169,8 +174,6 @@ class Gate:
             chunk = published.chunk(request.offset, request.length)
         except FileNotFoundError:  # it was dropped between the look and the reading
             return self._absent(request.round)
-        except (OSError, MemoryError) as error:  # this site is short of something, and has not lost the message
-            raise RefusedError(Reason.BUSY, str(error)) from None
         return Reply(Status.HERE, self.round, total=total, digest=published.digest, chunk=chunk)
 
     def _absent(self, round: int) -> Reply:
