@@ -6,12 +6,16 @@ import socket
 import stat
 import threading
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from facade.errors import ExperimentError
 from facade.peers.protocol import acceptor as module
-from facade.peers.protocol.acceptor import MOST_OF_A_MEMBER, SERVER, Acceptor, private_directory
+from facade.peers.protocol import listening
+from facade.peers.protocol.acceptor import MOST_OF_A_MEMBER, Acceptor
 from facade.peers.protocol.allowance import Allowance
+from facade.peers.protocol.listening import SERVER, private_directory
 from peers.makers import until
 
 PLACES = 8
@@ -84,6 +88,14 @@ def test_a_silent_flood_puts_itself_out_and_others_are_let_in(behind):
     end.sendall(b"welcome")
     assert all(is_closed(silent) for silent in flood[: 4 * PLACES])
     assert behind.open <= PLACES
+
+
+def test_of_a_flood_it_is_said_once_where_it_comes_from(behind):
+    said = []
+    behind.acceptor.crowded = lambda *flood: said.append(flood)
+    flood = behind.flood(5 * PLACES, ELSEWHERE)
+    assert all(is_closed(silent) for silent in flood[: 4 * PLACES])
+    assert said == [(ELSEWHERE, 1)]
 
 
 def test_who_has_said_something_stays_in_a_silent_flood_from_its_own_address(behind):
@@ -233,18 +245,32 @@ def test_an_end_frees_the_port_and_closes_all(behind):
         pass
 
 
-def test_the_way_to_the_server_is_private_and_those_of_killed_processes_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
-    with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as alive:
-        monkeypatch.chdir(tmp_path)  # a socket's path must be short
-        left, used = private_directory(), private_directory()
-        dead.bind(f"{left.name}/{SERVER}")
-        alive.bind(f"{used.name}/{SERVER}")
-        alive.listen()
-        dead.close()
-        monkeypatch.setattr(module.tempfile, "gettempdir", lambda: ".")
-        new = private_directory()
-        assert stat.S_IMODE(new.stat().st_mode) == 0o700
-        assert not left.exists()
-        assert used.exists()
+def in_temporary(directory, monkeypatch):
+    monkeypatch.setattr(listening.tempfile, "tempdir", str(directory))
+
+
+def test_the_way_to_the_server_is_private_and_those_of_killed_processes_are_removed(monkeypatch):
+    with TemporaryDirectory() as short, ExitStack() as opened:  # a socket's path must be short
+        in_temporary(short, monkeypatch)
+        left, new, used = (private_directory() for _ in range(3))
+        for directory in (left, new, used):
+            made = opened.enter_context(socket.socket(socket.AF_UNIX))
+            made.bind(str(directory / SERVER))
+            if directory is used:
+                made.listen()
+        for directory in (left, used):
+            os.utime(directory, (0, 0))
+        assert stat.S_IMODE(private_directory().stat().st_mode) == 0o700
+        assert [directory.exists() for directory in (left, new, used)] == [False, True, True]
+
+
+def test_a_directory_that_cannot_hold_a_socket_is_named(tmp_path, monkeypatch):
+    in_temporary(tmp_path / "absent", monkeypatch)
+    with pytest.raises(ExperimentError, match=r"no directory for a socket can be made: .*; set TMPDIR"):
+        private_directory()
+    deep = tmp_path / ("x" * 90)
+    deep.mkdir()
+    in_temporary(deep, monkeypatch)
+    with pytest.raises(ExperimentError, match="is too long for the path of a socket; set TMPDIR"):
+        private_directory()
+    assert not list(deep.iterdir())

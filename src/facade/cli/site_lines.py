@@ -64,6 +64,8 @@ class SiteLines:
                 return f"pausing: too little of {event['lacks']} ({event['says']}); trying again until there is more"
             case "resumed":
                 return f"going on after a pause of {event['seconds']:.0f} s"
+            case "flood":
+                return f"more connections than places, most of them from {event['address']}; the idle ones are closed"
             case "short":
                 return f"{self._moment(event)}: too little {event['lacks']} for the message of {event['peer']}"
             case "jumped":

@@ -17,22 +17,18 @@ can enter; TLS is between the caller and gRPC, and nothing is read here.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
-import os
 import selectors
-import shutil
 import socket
-import tempfile
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from facade.errors import ExperimentError
 from facade.peers.protocol.allowance import Allowance
 from facade.peers.protocol.connection import Connection, new_buffer
+from facade.peers.protocol.listening import SERVER, listeners
 
 PROOF_SECONDS = 20.0
 """In which a caller must have proved to be a member: as long as `rpc.Link` gives a connection at least."""
@@ -49,21 +45,9 @@ _REST = 0.5
 _SHORT_REST = 0.02
 """The same where there were more than places: in a flood the thread is awake now and then, not all the time."""
 _TICK = 0.2
+_MINUTE = 60.0
 _MOST_ADDRESSES = 1024
 """Of which it is remembered how many handshakes they have begun, or that a member has called from there."""
-SERVER = "server"
-"""The name of the socket of the server behind, in a private directory."""
-_PREFIX = "facade-node-"
-
-
-def private_directory() -> Path:
-    """A new directory that only this user can enter; what processes left that were killed is removed. Not one of
-    the site's: a socket's path is at most some 100 bytes long, and not every file system has sockets."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
-            if left.lstat().st_uid == os.getuid() and tried.connect_ex(str(left / SERVER)) == errno.ECONNREFUSED:
-                shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=_PREFIX))
 
 
 class Acceptor:
@@ -75,7 +59,10 @@ class Acceptor:
         """For connections of which nobody knows yet whose they are."""
         self._at_once = at_once
         """Handshakes that an address may begin at a time."""
-        self._listeners = _listeners(listen, shared)
+        self.crowded: Callable[[str, int], None] = lambda address, closed: None
+        """Told in a flood, at most once a minute: the address with most connections, and how many were closed since."""
+        self._closed, self._told_at = 0, -_MINUTE
+        self._listeners = listeners(listen, shared)
         self.port: int = self._listeners[0].getsockname()[1]
         self._connections: dict[int, Connection] = {}
         self._unproven: dict[int, Connection] = {}
@@ -230,6 +217,10 @@ class Acceptor:
         while len(self._unproven) > places:
             most = max(self._of_address, key=lambda who: (len(self._of_address[who]), who not in self._known))
             theirs = list(self._of_address[most].values())
+            self._closed += 1
+            if time.monotonic() - self._told_at >= _MINUTE:
+                self.crowded(most, self._closed)
+                self._closed, self._told_at = 0, time.monotonic()
             silent = (connection for connection in theirs if connection.server is None)
             self._close(next(silent, theirs[0]), reset=True)
         return crowded
@@ -267,7 +258,8 @@ class Acceptor:
             self._close(connection, reset=True)
             return False
         finally:
-            name.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                name.unlink()
         return True
 
     def _handshake(self, address: str, now: float) -> float | None:
@@ -299,12 +291,16 @@ class Acceptor:
         """Wait for what a connection needs next."""
         for end, events in connection.wanted(now):
             before = self._selector.get_map().get(end)
-            if before is None and events:
-                self._selector.register(end, events, functools.partial(self._serve, connection))
-            elif before is not None and not events:
-                self._selector.unregister(end)
-            elif before is not None and before.events != events:
-                self._selector.modify(end, events, before.data)
+            try:
+                if before is None and events:
+                    self._selector.register(end, events, functools.partial(self._serve, connection))
+                elif before is not None and not events:
+                    self._selector.unregister(end)
+                elif before is not None and before.events != events:
+                    self._selector.modify(end, events, before.data)
+            except OSError:  # the kernel has no memory for one more
+                self._close(connection, reset=True)
+                return
 
     def _look_at_the_clock(self) -> None:
         now = time.monotonic()
@@ -331,41 +327,3 @@ def _number(peer: str) -> int:
     """Of the connection that gRPC names so; 0 for none."""
     name = peer.rpartition("/")[2]
     return int(name) if name.isdecimal() else 0
-
-
-def _listeners(listen: str, shared: bool) -> list[socket.socket]:
-    """Sockets that listen at all addresses of host:port; ExperimentError if there is none that can."""
-    host, _, port = listen.rpartition(":")
-    listeners, says = [], ""
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, ValueError) as error:
-        found, says = [], getattr(error, "strerror", None) or str(error)
-    for family, where in dict.fromkeys((family, where) for family, *_, where in found):
-        try:
-            listeners.append(_listener(family, where, shared))
-        except OSError as error:
-            says = error.strerror or str(error)
-    if not listeners:
-        raise ExperimentError(
-            f"{listen} cannot be listened on: {says}; is another node running there, and is the address one of this"
-            " machine?"
-        )
-    return listeners
-
-
-def _listener(family: int, where: tuple[object, ...], shared: bool) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6 and where[0] == "::":
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind(where)
-        listener.listen(socket.SOMAXCONN)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener

@@ -85,7 +85,7 @@ class Connection:
             if now >= self.held_until:
                 self._in.move(buffer)
             self._out.move(buffer)
-        except OSError:
+        except (OSError, MemoryError):
             return False
         return not self._in.ended and not (self._out.ended and not self._out.left)
 

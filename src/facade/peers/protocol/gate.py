@@ -4,12 +4,14 @@ nothing is handed out before the caller's right to it is.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
+from facade.errors import FacadeError
 from facade.files.shortage import shortage
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import Outgoing
@@ -132,6 +134,11 @@ class Gate:
         """Count and log a refusal."""
         self.metrics.rejected.labels(refusal.reason.word).inc()
         self.journal.refused(id, refusal.reason.word, details=refusal.details, side="caller")
+
+    def note_flood(self, address: str, closed: int) -> None:
+        """Strangers open more connections than there are places for."""
+        with contextlib.suppress(FacadeError):  # letting others in does not depend on the log
+            self.journal.write("flood", address=address, closed=closed)
 
     def _answer(self, id: str, request: Request) -> Reply:
         if request.round > self.last_round:

@@ -18,10 +18,11 @@ from typing import Any
 import grpc
 
 from facade.errors import ExperimentError
-from facade.peers.protocol.acceptor import PROOF_SECONDS, SERVER, Acceptor, private_directory
+from facade.peers.protocol.acceptor import PROOF_SECONDS, Acceptor
 from facade.peers.protocol.descriptors import unproven_places
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
+from facade.peers.protocol.listening import SERVER, private_directory
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
@@ -63,6 +64,7 @@ class Server:
             opened.callback(shutil.rmtree, inner, ignore_errors=True)
             self._acceptor = Acceptor(listen, shared, inner, unproven_places(count), 64 + 4 * count)
             opened.callback(self._acceptor.stop)
+            self._acceptor.crowded = gate.note_flood
             self.port = self._acceptor.port
             workers = min(4 + 2 * count, 256)
             self._pool = opened.enter_context(ThreadPoolExecutor(workers, "facade-serve"))
