@@ -85,25 +85,28 @@ class NearlyFull:
         return self.file.write(content[:takes])
 
 
-def test_a_line_that_a_disk_takes_in_parts_is_whole_and_half_a_line_spoils_no_other(tmp_path):
+def test_lines_that_a_full_disk_does_not_take_are_written_later_each_in_its_place(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
     file, journal._file = journal._file, NearlyFull(journal._file, [5, 7])
     journal.write("in parts")
     journal._file.takes = [9, 0]
-    with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("half")
+    journal.write("half")
+    journal._file.takes = [0]
+    journal.write("none of it")
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts"]
     journal.write("after it")
     file.close()
-    with pytest.warns(UserWarning, match="line 2 is not used"):
-        assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "after it"]
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "half", "none of it", "after it"]
 
 
-def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
+def test_who_needs_the_log_on_a_full_disk_is_told(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
     with Path("/dev/full").open("wb", buffering=0) as full:
         journal._file.close()
         journal._file = full
+        journal.write("committed")
         with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
-            journal.write("committed")
+            journal.sync()
+        journal.close()
     with pytest.raises(StorageError, match=r"could not be written: File exists"):
         Journal(tmp_path / "log.jsonl" / "log.jsonl")

@@ -35,6 +35,14 @@ from facade.cli.site_lines import SiteLines
             " (absent: c, d, e, f); going on when more answer",
         ),
         ({"event": "resumed", "round": 4}, "round 5: going on, for enough members answer again"),
+        (
+            {"event": "flood", "address": "203.0.113.9", "closed": 7},
+            "more connections than places, most of them from 203.0.113.9; the idle ones are closed",
+        ),
+        (
+            {"event": "short", "round": 4, "peer": "b", "lacks": "memory"},
+            "round 5: too little memory for the message of b",
+        ),
         ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),
         ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
         ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),

@@ -170,9 +170,9 @@ def status(
         raise ExperimentError(f"{path} is not there; the node has not begun, or --home is another one")
     facts = seals.read_json(path).content
     finished = (home / "run" / "outcome.json").exists()
-    closed = _gate_closed(home / "run")
+    closed, lacks = _gate_closed(home / "run"), _what_it_lacks(home / "run")
     if as_json:
-        write_json(facts | {"finished": finished, "gate_closed": closed})
+        write_json(facts | {"finished": finished, "gate_closed": closed, "shortage": lacks})
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
@@ -180,6 +180,8 @@ def status(
         from facade.cli.site_lines import too_few
 
         out.print(f"  pausing: {too_few(facts['paused'])}", soft_wrap=True)
+    if lacks:
+        out.print(f"  pausing: too little of {lacks['lacks']} ({lacks['says']})", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
@@ -195,6 +197,14 @@ def _dropped(entry: dict[str, Any]) -> str:
         return ""
     parts = ", ".join(f"{part} {count}" for part, count in entry["dropped"].items())
     return f", dropped {entry['unused']} ({parts})"
+
+
+def _what_it_lacks(run: Path) -> dict[str, str] | None:
+    """What a site lacks that pauses."""
+    need_extra()
+    from facade.peers.node.shortages import read_notice
+
+    return read_notice(run)
 
 
 def _gate_closed(run: Path) -> int:

@@ -72,6 +72,14 @@ class SiteLines:
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"
             case "judged" if event["gate_closed"]:
                 return f"{self._moment(event)}: what was heard is not used, for it makes this site's model far worse"
+            case "shortage":
+                return f"pausing: too little of {event['lacks']} ({event['says']}); trying again until there is more"
+            case "shortage-over":
+                return f"going on after a pause of {event['seconds']:.0f} s"
+            case "flood":
+                return f"more connections than places, most of them from {event['address']}; the idle ones are closed"
+            case "short":
+                return f"{self._moment(event)}: too little {event['lacks']} for the message of {event['peer']}"
             case "jumped":
                 return f"too far behind the others: going on in {self._moment(event)}"
             case "went-back":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -36,15 +35,7 @@ class GrowingFile:
         """Add all of it, or nothing."""
         self._look()
         assert self._digest is not None
-        with store.writing(self.path), store.appending(self.path) as file:
-            try:
-                left = memoryview(content)
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                with contextlib.suppress(OSError):
-                    file.truncate(self._length)
-                raise
+        store.append(self.path, content)
         self._digest.update(content)
         self._length += len(content)
 

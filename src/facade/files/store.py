@@ -98,6 +98,20 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a private file, all or nothing: where the disk takes a part, that is cut off again."""
+    with writing(path), appending(path) as file:
+        before = os.fstat(file.fileno()).st_size
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
     with writing(path):

@@ -15,6 +15,7 @@ from facade.core.turn import listed
 from facade.errors import FacadeError
 from facade.peers.node.checkpoints import MOST
 from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.protocol import descriptors
 from facade.peers.protocol.link_speed import LinkSpeed, SpeedProbe
 from facade.peers.protocol.refusals import RefusedError
 from facade.peers.protocol.rpc import Credentials, Link
@@ -68,6 +69,7 @@ def _examine(home: Path, ask: Ask) -> Iterator[Finding]:
     yield _agreement(epoch)
     yield from (Finding("note", str(warning.message)) for warning in caught)
     yield _disk(site, epoch)
+    yield _descriptors(membership)
     yield from _exchange(epoch, speeds)
 
 
@@ -117,6 +119,18 @@ def _disk(site: Site, epoch: SiteEpoch) -> Finding:
         "ok" if free > needed else "problem",
         f"disk: about {needed / 1e6:.1f} MB are needed, {free / 1e6:.0f} MB are free",
     )
+
+
+def _descriptors(membership: Membership) -> Finding:
+    """Files and connections that a node, which allows itself all it may, can have open."""
+    needs, may = descriptors.needed(membership.n), descriptors.highest_limit()
+    if may < needs:
+        return Finding(
+            "problem",
+            f"open files: {needs} are needed with {membership.n} members, this user may have {may};"
+            " raise the limit (ulimit -Hn, or LimitNOFILE= of a systemd unit)",
+        )
+    return Finding("ok", f"open files: {needs} are needed, {may} are allowed")
 
 
 def _peers(site: Site, membership: Membership, speeds: dict[str, LinkSpeed]) -> Iterator[Finding]:

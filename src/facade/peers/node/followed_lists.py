@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facade.errors import ExperimentError, FacadeError
+from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.files import store
 from facade.peers.node.ignored_members import IgnoredMembers
 from facade.peers.node.journal import Journal
@@ -68,8 +68,8 @@ class FollowedLists:
             if content != self._refused:
                 self._take(content)
                 self._seen, self._refused, self._complaint = written, None, ""
-        except ExperimentError as error:
-            self._refused = content
+        except (ExperimentError, StorageError) as error:
+            self._refused = None if isinstance(error, StorageError) else content  # that may be mended without a change
             if str(error) != self._complaint:
                 self._journal.write("list-refused", says=str(error))
             self._complaint = str(error)
@@ -87,8 +87,8 @@ class FollowedLists:
         membership.refuse_expired()
         if membership.has(settings.id):
             check_playable(self._site, membership)
-        self.epochs.add(membership)
         store.replace(self._kept / f"{membership.epoch}.json", content, store.PRIVATE)
+        self.epochs.add(membership)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""

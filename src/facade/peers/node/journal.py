@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, StorageError
 from facade.files import store
+from facade.files.shortage import shortage
 
 _CHECKSUM = b',"crc32":"%08x"}'
 Event = dict[str, Any]
@@ -24,7 +26,8 @@ Event = dict[str, Any]
 class Journal:
     """An append-only log; every line has a time, an event and a checksum. Lines are written whole and at once,
     so a killed process leaves at most one half line, which the next line ends. Each line has its own checksum: the
-    operator may cut the log into files, or delete it."""
+    operator may cut the log into files, or delete it. What a full disk does not take is kept and written later, in its
+    place: whoever has something to say need not wait, and whoever needs it on the disk (`sync`) is told."""
 
     def __init__(self, path: Path, listen: Callable[[Event], None] = lambda event: None) -> None:
         self._path = path
@@ -32,8 +35,9 @@ class Journal:
         """Told every event, by the thread that it happens in."""
         with store.writing(path):
             store.make_directory(path.parent)
-            self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-            """Whether half a line stands at the end: a new one must not be glued to it."""
+            torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._left = bytearray(b"\n" if torn else b"")
+            """Not written yet. Where half a line stands at the end, a new one must not be glued to it."""
             self._file = store.appending(path)
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
@@ -46,18 +50,25 @@ class Journal:
         self._listen(line)
 
     def _add(self, line: bytes) -> None:
-        with self._lock, store.writing(self._path):
+        with self._lock:
             if self._file.closed:  # a handler may outlive its server by a moment
                 return
-            left = memoryview(b"\n" + line if self._torn else line)
-            self._torn = True
-            while left:  # on a disk that is nearly full, part of a line may be taken
-                left = left[self._file.write(left) :]
-            self._torn = False
+            self._left += line
+            try:
+                self._write_out()
+            except StorageError as error:
+                if shortage(error) is None:
+                    raise
+
+    def _write_out(self) -> None:
+        with store.writing(self._path):
+            while self._left:  # on a disk that is nearly full, part of a line may be taken
+                del self._left[: self._file.write(self._left)]
 
     def sync(self) -> None:
-        """Have all lines on the disk."""
+        """Have all lines on the disk; StorageError if that is not possible."""
         with self._lock, store.writing(self._path):
+            self._write_out()
             os.fsync(self._file.fileno())
 
     def refused(self, peer: str, reason: str, **facts: Any) -> None:
@@ -72,6 +83,9 @@ class Journal:
     def close(self) -> None:
         """No more lines."""
         with self._lock:
+            if not self._file.closed:
+                with contextlib.suppress(StorageError):
+                    self._write_out()
             self._file.close()
 
 
@@ -129,6 +143,7 @@ class Metrics:
         self.paused = gauge("paused", "1 while too few members answer for this node to go on")
         self.choice = gauge("chosen_head", "Head this node chose last")
         self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
+        self.shortage = gauge("shortage", "1 while this node pauses for want of files, disk space or memory")
         self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)
         self.rejected = counter("rejected", "What was refused, by reason", "reason")
         self.dropped = counter("dropped", "Messages that the guard did not use, by the part dropped", "part")

@@ -31,12 +31,14 @@ from facade.peers.node.pulling import Puller
 from facade.peers.node.quorum import Quorum
 from facade.peers.node.records import Records
 from facade.peers.node.rollback import go_back
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.site_epoch import RemovedError, SiteEpoch
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
 from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
+from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
 from facade.peers.trust.identity import Ask, cannot_ask
@@ -83,7 +85,9 @@ class Node:
         metrics = Metrics(site.settings.metrics_port)
         opened.callback(metrics.close)
         self.records = records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
-        self.files = files = SiteFiles.open(site.run, limits.window)
+        self.shortages = shortages = Shortages(site.run, journal, metrics)
+        opened.callback(shortages.close)
+        self.files = files = SiteFiles.open(site.run, limits.window, shortages)
         self._compare_surroundings(saved, epoch)
         if self.outcome is None:
             files.go_back_to(saved)
@@ -108,11 +112,11 @@ class Node:
         self._links = UnignoredLinks(NotedLinks(links, presence), lists.ignored)
         opened.callback(self._links.close)
         self.policy = policy(epoch.membership.policy, limits, presence)
-        self.publisher = Publisher(site, files, gate, records, watch)
+        self.publisher = Publisher(site, files, gate, records, shortages, watch)
         self.quorum = Quorum(lists, gate, presence, lambda: self._calls, records, self._write_pause)
         self.puller = Puller(self._links, records, files.recovery, lists.check_governing, self.quorum.hold)
         hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.quorum, self.policy, journal)
+        self._playing = Playing(lists, gate, self.publisher, hearing, self.quorum, self.policy, journal, shortages)
         self._probing = Probing(presence, lambda: self._calls, lambda: gate.round, self._watched)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
@@ -135,7 +139,8 @@ class Node:
         if self._site_file_lacks_something(baseline):
             epoch = self.followed_lists.in_force
             alone = training_alone.alone(epoch) if baseline else None
-            write_site(self.site, training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone))
+            facts = training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone)
+            self.shortages.outlast(lambda: write_site(self.site, facts))
         self._shutdown.say_farewell()
         return self.outcome
 
@@ -164,7 +169,7 @@ class Node:
         self.publisher.write_rows(epoch, played.rows, played.state)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
         outcome = dataclasses.replace(outcome, surroundings=self.files.checkpoints.surroundings)
-        outcome.save(self.files.directory, played.state, epoch.setup)
+        self.shortages.outlast(lambda: outcome.save(self.files.directory, played.state, epoch.setup))
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome
@@ -212,6 +217,7 @@ def run(
     also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
+    raise_limit()
     site = Site.load(Path(home), ask)
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)

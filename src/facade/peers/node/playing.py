@@ -12,6 +12,7 @@ from facade.core import tree
 from facade.core.engine import Played, drive, play
 from facade.core.messages import Inbox, Post
 from facade.errors import DivergedError, FacadeError
+from facade.files.shortage import shortage
 from facade.peers.node.checkpoints import SiteCheckpoint
 from facade.peers.node.followed_lists import FollowedLists, NextEpochError
 from facade.peers.node.hearing import Hearing
@@ -19,6 +20,7 @@ from facade.peers.node.journal import Journal
 from facade.peers.node.publishing import Publisher
 from facade.peers.node.quorum import Quorum
 from facade.peers.node.round_pulls import BehindError, ShutOutError
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.waiting import Policy
 from facade.peers.protocol.gate import Gate
@@ -48,6 +50,7 @@ class Playing:
         quorum: Quorum,
         policy: Policy,
         journal: Journal,
+        shortages: Shortages,
     ) -> None:
         self._followed_lists = followed_lists
         self._gate = gate
@@ -56,6 +59,9 @@ class Playing:
         self._quorum = quorum
         self._policy = policy
         self._journal = journal
+        self._shortages = shortages
+        self._in_vain = (-1, 0)
+        """A round that could not be played for want of something, and how often."""
         self._begun: _BegunRound | None = None
         self._mixed: list[str] = []
         """The ids of those whose messages were mixed last."""
@@ -77,6 +83,11 @@ class Playing:
                 begin = functools.partial(self._jump, behind.round)
             except ShutOutError:
                 raise self._why_shut_out() from None
+            except Exception as error:
+                if self._begun is None or shortage(error) is None:
+                    raise
+                self._pause(error)
+                begin = self._play_again
 
     def _play_from(self, epoch: SiteEpoch, start: Start) -> Played:
         setup, self._mixed = epoch.setup, []
@@ -120,6 +131,18 @@ class Playing:
         round = self._last_begun.post.round
         self._publisher.withdraw(round)
         return round, self._enter(round)
+
+    def _pause(self, error: Exception) -> None:
+        """Wait until a round may be played, for which something was lacking, memory say."""
+        round, times = self._in_vain
+        now = self._last_begun.post.round
+        self._in_vain = now, times + 1 if round == now else 1
+        self._shortages.pause(error, self._in_vain[1] - 1)
+
+    def _play_again(self) -> Start:
+        """The round that was begun last, as it was: its message stays published."""
+        begun = self._last_begun
+        return begun.post.round, self._followed_lists.in_force.carried(tree.flatten(begun.post.state), begun.membership)
 
     def _jump(self, to: int) -> Start:
         """Too far behind to replay: go to the round where the others are. BehindError if they have gone on

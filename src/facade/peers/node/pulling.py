@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Set
 from typing import Any
 
+from facade.files.shortage import shortage
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.records import Records
 from facade.peers.node.recovery import Recovery
@@ -179,11 +180,9 @@ class Puller:
     def _pull_one(self, pulls: RoundPulls, pull: Pull) -> None:
         """In a thread of its own: fetch, check, say how it ended."""
         try:
-            content = self._fetch(pulls, pull)
-            if content is None:
-                return
-            message = self.accept(pulls.origin(pull.peer), pulls.demand, content)
-            pulls.ends.put(PullEnd(pull, message))
+            message = self._fetch_and_check(pulls, pull)
+            if message is not None:
+                pulls.ends.put(PullEnd(pull, message))
         except RefusedError as refusal:
             pulls.ends.put(PullEnd(pull, refusal=refusal))
         except BehindError as behind:
@@ -191,6 +190,24 @@ class Puller:
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
             unusable = RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")
             pulls.ends.put(PullEnd(pull, refusal=unusable))
+
+    def _fetch_and_check(self, pulls: RoundPulls, pull: Pull) -> Any:
+        """The message of one peer, again and again if this site lacks the memory for it, which is not the peer's
+        fault; None if the wait was over before."""
+        while True:
+            try:
+                content = self._fetch(pulls, pull)
+                return None if content is None else self.accept(pulls.origin(pull.peer), pulls.demand, content)
+            except Exception as error:
+                lacks = shortage(error)
+                if lacks is None:
+                    raise
+                pull.content.clear()
+                facts = {"round": pulls.demand.round, "peer": pulls.id(pull.peer), "lacks": lacks}
+            if pull.retries == 0:
+                self._records.journal.write("short", **facts)
+            pull.retries += 1
+            pull.stop.wait(_LONGEST_PAUSE)
 
     def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""

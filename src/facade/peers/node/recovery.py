@@ -7,11 +7,13 @@ import json
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
+from facade.errors import StorageError
 from facade.files import store
+from facade.files.shortage import shortage
 from facade.peers.protocol.wire import Origin
 
 
@@ -19,8 +21,10 @@ class Recovery:
     """Facts are appended as they come. Whenever a round is committed, the file is replaced, in one step, by what
     is still needed: old rounds are dropped. Every line has a checksum."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, outlast: Callable[[Callable[[], None]], None] = lambda act: act()) -> None:
         self._path = path
+        self._outlast = outlast
+        """Does something, if need be when there is room on the disk again."""
         self._lock = threading.Lock()
         """A late pull may end, and a peer may say farewell, while a round is committed."""
         self.begun = False
@@ -46,7 +50,11 @@ class Recovery:
             if id in self._farewells:
                 return False
             self._farewells |= {id}
-            self._append("farewell", id)
+            try:
+                self._append("farewell", id)
+            except StorageError as error:  # whoever calls must not wait, and the next commit writes it anyway
+                if shortage(error) is None:
+                    raise
             return True
 
     def first_digest(self, origin: Origin, digest: str) -> str:
@@ -58,7 +66,7 @@ class Recovery:
         """Write down the digest of a message that is used, so that a restart cannot make another one the first."""
         with self._lock:
             digest = self._digests[origin]
-            self._append(*_heard(origin, digest))
+            self._outlast(lambda: self._append(*_heard(origin, digest)))
             return digest
 
     def mixed(self, membership: bytes, round: int) -> list[int] | None:
@@ -69,7 +77,7 @@ class Recovery:
         """A round was mixed from the messages of these members."""
         with self._lock:
             self._mixed[membership, round] = senders
-            self._append("mixed", membership.hex(), round, senders)
+            self._outlast(lambda: self._append("mixed", membership.hex(), round, senders))
 
     def commit(self, oldest: int) -> None:
         """Have everything on the disk that rounds from `oldest` on need; the run has begun."""
@@ -92,8 +100,7 @@ class Recovery:
         return self._digests.get(origin)
 
     def _append(self, *fact: Any) -> None:
-        with store.writing(self._path), store.appending(self._path) as file:
-            file.write(_line(fact))
+        store.append(self._path, _line(fact))
 
     def _rewrite(self) -> None:
         facts: list[tuple[Any, ...]] = [("begun",)] if self.begun else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -278,6 +279,7 @@ def check_certificates(id: str, pems: list[str]) -> None:
         )
 
 
+@functools.lru_cache(maxsize=4096)  # asked for at every call
 def fingerprint(pem: str | bytes) -> str:
     """SHA-256 of the certificate itself, hexadecimal; ValueError if it is none."""
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -285,6 +287,7 @@ def fingerprint(pem: str | bytes) -> str:
     return hashlib.sha256(parsed(pem).public_bytes(Encoding.DER)).hexdigest()
 
 
+@functools.lru_cache(maxsize=4096)
 def parsed(pem: str | bytes) -> Certificate:
     """The certificate in a PEM text."""
     from cryptography import x509
