@@ -13,9 +13,10 @@ from peers.makers import QUICK, logged, tiny
 from peers.memory import MemoryNetwork, run_aside
 
 MAY_BE_HARMLESS = {
-    "*.saved", "tls.key", "signing.key", "certificate.pem", "membership.json", "*.json", "site.json",
+    "*.saved", "tls.key", "signing.key", "certificate.pem", "membership.json", "*.json", "site.json", "shortage.json",
 }  # fmt: skip
-"""Spare checkpoints, which nobody reads while the newest is good, and white space in what is signed or a key."""
+"""Spare checkpoints, which nobody reads while the newest is good, white space in what is signed or a key, and what a
+site writes anew when it starts."""
 
 
 class KilledError(Exception):

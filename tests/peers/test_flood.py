@@ -43,7 +43,7 @@ def test_more_silent_strangers_than_descriptors_end_no_site_and_keep_no_member_o
         assert not [event for _, event in processes.events() if "failed" in event]
         assert [processes.running[home].exitcode for home in made.homes] == [0, 0, 0]
         assert {event["peer"] for event in logged(made.homes[0], "heard") if event["round"] > 2} == {"n1", "n2"}
-        assert not logged(made.homes[0], "paused")
+        assert not logged(made.homes[0], "shortage")
     assert audited(made.homes) == []
 
 

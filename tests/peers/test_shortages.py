@@ -74,8 +74,8 @@ def test_files_that_cannot_be_written_for_a_while_change_nothing_but_the_time(co
     monkeypatch.setattr(store, "append", failing(store.append, of_the_store(code), lambda call: call % 3 == 0))
     homes = ends_as_simulated(tmp_path)
     for home in homes:
-        assert logged(home, "paused")
-        assert len(logged(home, "paused")) == len(logged(home, "resumed"))
+        assert logged(home, "shortage")
+        assert len(logged(home, "shortage")) == len(logged(home, "shortage-over"))
         assert read_notice(home / "run") is None
 
 
@@ -83,7 +83,7 @@ def test_a_round_for_which_there_was_no_memory_is_played_again(tmp_path, monkeyp
     monkeypatch.setattr(shortages, "_SHORTEST", 0.0)
     monkeypatch.setattr(Learner, "fit", failing(Learner.fit, out_of_memory(), lambda call: call in (9, 10, 13)))
     homes = ends_as_simulated(tmp_path)
-    assert {event["lacks"] for home in homes for event in logged(home, "paused")} == {"memory"}
+    assert {event["lacks"] for home in homes for event in logged(home, "shortage")} == {"memory"}
 
 
 def test_a_message_for_which_there_is_no_memory_is_pulled_again_and_nobody_blamed(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_waits_grow_and_what_is_lacking_is_said_meanwhile(site, waited, tmp_path
     why = {"lacks": "space on the disk", "says": "[Errno 28] No space left on device"}
     assert notices == [None] + [why] * 8
     assert read_notice(tmp_path) is None
-    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["paused", "resumed"]
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["shortage", "shortage-over"]
 
 
 def test_other_errors_are_not_waited_for(site, waited):
@@ -162,8 +162,8 @@ def test_a_site_that_pauses_still_answers_and_leaves_when_asked_to(tmp_path):
     with founded(experiment, tmp_path, "patient", QUICK) as made, Processes(made.homes[1:]) as processes:
         process = processes.start(made.homes[0], on_a_full_disk)
         until(lambda: read_notice(made.homes[0] / "run"))
-        paused = logged(made.homes[0], "paused")[0]
-        assert paused["lacks"] == "space on the disk"
+        shortage = logged(made.homes[0], "shortage")[0]
+        assert shortage["lacks"] == "space on the disk"
         reached = logged(made.homes[0], "committed")[-1]["round"]
         until(lambda: {event["round"] for event in logged(made.homes[1], "heard")} >= set(range(reached + 1)))
         os.kill(process.pid, signal.SIGTERM)
@@ -197,8 +197,8 @@ def test_what_is_appended_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatc
     path = tmp_path / "rows.jsonl"
     store.append(path, b"first\n")
     with monkeypatch.context() as full:
-        opened = Path.open
-        full.setattr(Path, "open", lambda self, *given, **named: TakesParts(opened(self, *given, **named)))
+        opened = store.appending
+        full.setattr(store, "appending", lambda path: TakesParts(opened(path)))
         with pytest.raises(StorageError, match="No space left on device"):
             store.append(path, b"second\n")
     assert path.read_bytes() == b"first\n"

@@ -35,7 +35,7 @@ class GrowingFile:
         """Add all of it, or nothing."""
         self._look()
         assert self._digest is not None
-        store.append(self.path, content)
+        store.append(self.path, content, self._length)
         self._digest.update(content)
         self._length += len(content)
 

@@ -98,10 +98,11 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def append(path: Path, content: bytes) -> None:
-    """Add to the end of a private file, all or nothing: where the disk takes a part, that is cut off again."""
+def append(path: Path, content: bytes, length: int | None = None) -> None:
+    """Add to the end of a private file, all or nothing: where the disk takes a part, that is cut off again, down to the
+    file's `length` before, if it is known."""
     with writing(path), appending(path) as file:
-        before = os.fstat(file.fileno()).st_size
+        before = os.stat(path).st_size if length is None else length
         try:
             left = memoryview(content)
             while left:

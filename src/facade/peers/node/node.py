@@ -81,19 +81,26 @@ class Node:
         if self.outcome is None:  # else there is nothing to play, and others may still need this site
             lists.refuse_expired(first)
         epoch = lists.enter(first)
-        limits = epoch.membership.limits
         metrics = Metrics(site.settings.metrics_port)
         opened.callback(metrics.close)
-        self.records = records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
-        self.shortages = shortages = Shortages(site.run, journal, metrics)
-        opened.callback(shortages.close)
-        self.files = files = SiteFiles.open(site.run, limits.window, shortages)
+        self.records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
+        self.shortages = Shortages(site.run, journal, metrics)
+        opened.callback(self.shortages.close)
+        window = epoch.membership.limits.window
+        self.files = SiteFiles.open(site.run, window, self.shortages)
         self._compare_surroundings(saved, epoch)
         if self.outcome is None:
-            files.go_back_to(saved)
+            self.files.go_back_to(saved)
         if saved is not None and saved.epoch != epoch.membership.epoch:
-            files.outgoing.withdraw(first)
-        lists.recall(range(max(0, first - limits.window), first))
+            self.files.outgoing.withdraw(first)
+        lists.recall(range(max(0, first - window), first))
+        self._meet(opened, epoch, first, transport, watch)
+
+    def _meet(
+        self, opened: contextlib.ExitStack, epoch: SiteEpoch, first: int, transport: Transport, watch: Watch
+    ) -> None:
+        """Make the parts that answer others and call them, from a first round on."""
+        lists, files, records, limits = self.followed_lists, self.files, self.records, epoch.membership.limits
         presence = Presence()
         self.gate = gate = Gate(
             lists.epochs,
@@ -102,8 +109,8 @@ class Node:
             lists.entitled,
             epoch.plan.rounds,
             limits,
-            journal,
-            metrics,
+            records.journal,
+            records.metrics,
             first - 1 if self._joins else first,  # one that joins is not there before the others are
             ignores=lists.ignored.has,
             presence=presence,
@@ -112,11 +119,13 @@ class Node:
         self._links = UnignoredLinks(NotedLinks(links, presence), lists.ignored)
         opened.callback(self._links.close)
         self.policy = policy(epoch.membership.policy, limits, presence)
-        self.publisher = Publisher(site, files, gate, records, shortages, watch)
+        self.publisher = Publisher(self.site, files, gate, records, self.shortages, watch)
         self.quorum = Quorum(lists, gate, presence, lambda: self._calls, records, self._write_pause)
         self.puller = Puller(self._links, records, files.recovery, lists.check_governing, self.quorum.hold)
-        hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.quorum, self.policy, journal, shortages)
+        hearing = Hearing(self.puller, files, records.journal, self.policy)
+        self._playing = Playing(
+            lists, gate, self.publisher, hearing, self.quorum, self.policy, records.journal, self.shortages
+        )
         self._probing = Probing(presence, lambda: self._calls, lambda: gate.round, self._watched)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)

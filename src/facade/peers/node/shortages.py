@@ -37,7 +37,7 @@ class Shortages:
         """When the pause began, if there is one."""
         with store.writing(run / NOTICE):
             # Made and opened now: in a pause there may be neither room nor a descriptor for it.
-            self._notice = (run / NOTICE).open("wb", buffering=0)
+            self._notice = os.open(run / NOTICE, os.O_WRONLY | os.O_CREAT, store.PRIVATE)
             self._note(None)
 
     def outlast(self, act: Callable[[], Done]) -> Done:
@@ -78,12 +78,12 @@ class Shortages:
     def _note(self, why: Any) -> None:
         """Write over what the notice says, byte for byte: that needs no new room on the disk."""
         with contextlib.suppress(OSError):  # some file systems take new room even so
-            os.pwrite(self._notice.fileno(), json.dumps(why).encode().ljust(_NOTICE_BYTES), 0)
+            os.pwrite(self._notice, json.dumps(why).encode().ljust(_NOTICE_BYTES), 0)
 
     def close(self) -> None:
         """Nothing is waited for any more."""
         self._note(None)
-        self._notice.close()
+        os.close(self._notice)
 
 
 def read_notice(run: Path) -> dict[str, str] | None:
