@@ -133,6 +133,7 @@ def test_four_sites_meet_as_the_page_on_peers_says(command, tmp_path, monkeypatc
     for id in ids:
         shutil.copy(f"{id}/run/site.json", f"{id}.json")
     told = command("network", "report", *(f"{id}.json" for id in ids), "--membership", "list.json", "--json")
+    assert told.code == 0, told.err
     assert [site["id"] for site in json.loads(told.out)["sites"]] == ids
     for change in (["--add", "h5/h5.join"], ["--remove", "h2"]):
         updated = command("network", "update", "list.json", *change, "--from-round", 12, *signed, "next.json")

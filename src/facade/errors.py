@@ -34,6 +34,10 @@ class RunDirectoryError(FacadeError):
     exit_code = 2
 
 
+class DamagedFileError(RunDirectoryError):
+    """A file is not as it was written: its checksum does not fit, or it cannot be read."""
+
+
 class StorageError(FacadeError):
     """A file could not be written; what was there before is still good."""
 

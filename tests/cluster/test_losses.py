@@ -14,7 +14,7 @@ from facade.errors import StoppedError
 from facade.runs.environment import versions
 from facade.runs.stop_signals import StopSignals
 from facade.runtimes.ray import cluster, sweep, workers
-from facade.runtimes.ray.connection import ClusterError
+from facade.runtimes.ray.errors import ClusterError
 from facade.runtimes.recorder import Quiet
 from facade.sweep.jobs import Job
 from facade.testing.contract import assert_same

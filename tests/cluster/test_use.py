@@ -3,7 +3,9 @@
 import contextlib
 import os
 import select
+import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,8 @@ from facade import Result, run
 from facade.errors import ExperimentError
 from facade.runtimes.ray import cluster, connection
 from facade.runtimes.ray import workers as driver
+from facade.runtimes.ray.errors import ClusterError
+from facade.runtimes.ray.private_directory import private_directory
 from facade.runtimes.ray.worker import Worker
 from facade.testing.contract import assert_same
 
@@ -110,7 +114,7 @@ def test_a_cluster_without_a_token_for_it_is_refused_in_one_sentence(tmp_path):
 def test_an_address_where_nobody_is_costs_one_sentence_and_no_minutes():
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         port = somebody.getsockname()[1]
-    with pytest.raises(connection.ClusterError, match=rf"nothing answers at `address` 127.0.0.1:{port}"):
+    with pytest.raises(ClusterError, match=rf"nothing answers at `address` 127.0.0.1:{port}"):
         connection._options(f"127.0.0.1:{port}")
 
 
@@ -134,7 +138,7 @@ def test_ray_that_was_imported_without_a_token_is_refused_every_time(monkeypatch
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     for _ in range(2):
-        with pytest.raises(connection.ClusterError, match="ray was imported before this run"):
+        with pytest.raises(ClusterError, match="ray was imported before this run"):
             connection.connected().__enter__()
     assert "RAY_AUTH_MODE" not in os.environ
 
@@ -187,13 +191,54 @@ def test_shards_get_the_largest_share_for_which_all_find_room(machines, shards, 
     assert cluster.largest_share(machines, shards) == share
 
 
+STAYS = "from facade.runtimes.ray import connection\nwith connection.connected(): print(flush=True); input()"
+
+
+def test_rays_files_are_nobody_elses_and_what_a_killed_run_leaves_is_removed_at_the_next_start():
+    with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path
+        own = {**os.environ, "TMPDIR": short}
+        own.pop("RAY_AUTH_TOKEN", None)
+        killed = subprocess.Popen([sys.executable, "-c", STAYS], env=own, stdin=-1, stdout=-1)
+        with killed:
+            assert killed.stdout.readline() == b"\n"
+            killed.kill()
+        for orphan in started_with(f"TMPDIR={short}"):  # some of Ray's processes take a minute to notice
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(orphan), signal.SIGKILL)
+        wait_for_the_end_of(started_with(f"TMPDIR={short}"))
+        (left,) = Path(short).iterdir()
+        (session,) = (left / "r").glob("session_2*")
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (left, left / "r", session)] == [0o700] * 3
+        assert (session / "sockets").is_dir()
+        (Path(short) / "facade-ray.file").touch()
+        (Path(short) / "facade-raylike").mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", short)
+            with private_directory() as first, private_directory() as second:
+                assert (first.is_dir(), second.is_dir()) == (True, True), "one that is in use is no leftover"
+                assert not left.exists()
+        assert {path.name for path in Path(short).iterdir()} == {"facade-ray.file", "facade-raylike"}
+
+
+def test_a_wrong_token_is_called_that_in_one_sentence(ray, tmp_path):
+    file, where = written(tiny(), tmp_path / "tiny.toml"), ray.get_runtime_context().gcs_address
+    wrong = {"RAY_AUTH_TOKEN": 64 * "0", "RAY_NUM_REDIS_GET_RETRIES": "1"}
+    ended = facade("run", file, "--out", tmp_path / "run", "--runtime", "ray", "--address", where, **wrong)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        f"error: the Ray token of this process is wrong: the cluster at {where} has another one; set RAY_AUTH_TOKEN or"
+        " RAY_AUTH_TOKEN_PATH to the cluster's"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_where_the_temporary_directory_has_a_long_name_ray_gets_another(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
-    with connection._directory() as files:
-        assert str(Path(files).parent) == "/tmp"
+    with private_directory() as files:
+        assert str(files.parents[1]) == "/tmp"
     monkeypatch.setattr(tempfile, "tempdir", "/missing")
-    with pytest.raises(connection.ClusterError, match=r"below /missing, which cannot be made \(No such file"):
-        connection._directory()
+    with pytest.raises(ClusterError, match=r"below /missing, which cannot be made \(No such file"):
+        private_directory().__enter__()
 
 
 def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
@@ -205,5 +250,5 @@ def test_what_the_system_says_against_starting_ray_is_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", stub)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setattr(connection, "_set_environment", lambda address: None)
-    with pytest.raises(connection.ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
+    with pytest.raises(ClusterError, match=r"could not be started here \(AF_UNIX .*: /long\)$"):
         connection.connected().__enter__()

@@ -18,6 +18,20 @@ class MemoryNetwork:
 
     def __init__(self):
         self.gates = {}
+        self._sides, self._from_round = [], 0
+
+    def part(self, *sides, from_round=0):
+        """From now on, calls about this round and later ones get from no side to another."""
+        self._sides, self._from_round = [set(side) for side in sides], from_round
+
+    def heal(self):
+        """Calls get everywhere again."""
+        self._sides = []
+
+    def is_cut(self, caller, callee, round):
+        """Whether a call does not get through."""
+        together = any({caller, callee} <= side for side in self._sides)
+        return bool(self._sides) and not together and round >= self._from_round
 
     def node(self, home):
         """The site of a directory, open to calls."""
@@ -31,7 +45,7 @@ class _MemoryTransport:
     site: Site
 
     def links(self, largest_chunk, certificates):
-        return _MemoryLinks(self.network, self.site.certificate, largest_chunk, certificates)
+        return _MemoryLinks(self.network, self.site, largest_chunk, certificates)
 
     def serve(self, gate, callers):
         id = self.site.settings.id
@@ -51,7 +65,7 @@ class _MemoryServer:
 @dataclass(frozen=True)
 class _MemoryLinks:
     network: MemoryNetwork
-    own: bytes
+    own: Site
     largest_chunk: int
     certificates: object
 
@@ -68,11 +82,13 @@ class _MemoryLink:
     id: str
 
     def call(self, request, seconds):
-        gate, shown = self.links.network.gates.get(self.id, (None, ""))
-        if gate is None or shown not in self.links.certificates(self.id):
+        network, own = self.links.network, self.links.own
+        gate, shown = network.gates.get(self.id, (None, ""))
+        cut = network.is_cut(own.settings.id, self.id, request.round)
+        if cut or gate is None or shown not in self.links.certificates(self.id):
             raise UnreachableError("UNAVAILABLE")
         try:
-            caller = gate.admit(identity.fingerprint(self.links.own))
+            caller = gate.admit(identity.fingerprint(own.certificate))
         except RefusedError as refusal:
             gate.refuse("?", refusal)
             raise UnreachableError(f"PERMISSION_DENIED: {refusal.reason.word}", denied=True) from None
@@ -87,9 +103,9 @@ class _MemoryLink:
 
 
 @contextmanager
-def opened(homes):
+def opened(homes, network=None):
     """The nodes of several sites, connected in memory, by id."""
-    network = MemoryNetwork()
+    network = network or MemoryNetwork()
     with ExitStack() as stack:
         nodes = {}
         for home in homes:

@@ -7,7 +7,7 @@ import pytest
 from facade.errors import ExperimentError
 from facade.peers import local_network
 from facade.peers.after.audit import audit
-from facade.peers.trust.membership import Change, changed
+from facade.peers.trust.membership import Change, Membership, changed
 from peers.makers import QUICK, federation, tiny
 
 DIGEST = {id: 64 * mark for id, mark in zip("abcd", "1234", strict=True)}
@@ -151,11 +151,21 @@ def test_code_of_the_sites_is_not_run_for_an_audit(tmp_path):
     logs = Logs(tmp_path).round(0)
     written = json.loads(logs.lists[0].read_text())
     written["membership"]["experiment"]["algorithm"]["name"] = "nowhere:Mine"
-    logs.lists[0].write_text(json.dumps(written))
+    renamed = Membership.model_validate(written["membership"])
+    logs.lists[0].write_text(renamed.sign([logs.made.admin]))
     found = logs.audit()
     assert found.findings == []
     (note,) = found.notes
     assert "who may hear whom was not judged, for algorithm.name = 'nowhere:Mine'" in note
+
+
+def test_a_changed_list_is_refused_though_whoever_gives_it_vouches_for_it(tmp_path):
+    logs = Logs(tmp_path).round(0)
+    written = json.loads(logs.lists[0].read_text())
+    written["membership"]["experiment"]["seed"] += 2
+    logs.lists[0].write_text(json.dumps(written))
+    with pytest.raises(ExperimentError, match="is not as one of its admins signed it"):
+        logs.audit()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,7 @@ def test_code_of_the_sites_is_not_run_for_an_audit(tmp_path):
         ('{"event":"started","federation":"test"}', "'started' that cannot be read: id: Field required"),
         ('{"event":"heard","epoch":1,"round":-1,"peer":"b","sha256":""}', "'heard' that cannot be read: round: Input"),
         ('{"event":"committed","epoch":1,"round":1,"sha256":"\\u001b[2J"}', "'committed' that cannot be read: sha256"),
-        ('[1]\n{"event":"started","id":"z","federation":"test"}', "'z', whose log was given, is in no list"),
+        ('{"event":"started","id":"z","federation":"test"}', "'z', whose log was given, is in no list"),
         ('{"event":"started","id":"a","federation":"other"}', "is of federation 'other', the list of 'test'"),
     ],
 )

@@ -221,7 +221,7 @@ def test_what_does_not_fit_the_new_list_and_is_not_declared_is_refused(tmp_path)
 def test_numbers_of_members_follow_them_and_those_of_who_left_name_nobody(tmp_path):
     first = federation(tmp_path, "bcde").membership
     _, certificate = identity.new_certificate("a", 10)
-    newcomer = Join("a", "127.0.0.1:1", certificate.decode(), "")
+    newcomer = Join("a", "127.0.0.1:1", certificate.decode(), "0" * 64)
     second = changed(first, Change(add=[newcomer], remove=["c"]), 7)
     state = {"seen": torch.tensor([[1, 2, 3, 4]]), "best": torch.tensor([[0, 1, 2, 3, -1]])}
     fresh = {"seen": torch.full((1, 4), 9), "best": torch.full((1, 5), -1)}

@@ -9,6 +9,7 @@ from facade.algorithms import ALGORITHMS
 from facade.peers.doctor import Finding, _dates, _exchange, examine
 from facade.peers.local_network import founded
 from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.protocol import descriptors
 from facade.peers.protocol.headers import Kind, Request, Status
 from facade.peers.protocol.link_speed import LinkSpeed
 from facade.peers.protocol.refusals import Reason
@@ -39,7 +40,15 @@ def test_peers_that_answer_are_measured_and_a_round_is_estimated(made):
     assert says[-1].startswith("a round brings 2 messages of 0.02 MB, which takes at least 0.")
     assert any("the experiment (" in s and "agree with this site's data" in s for s in says)
     assert any("disk: about" in s for s in says)
+    assert any(s.startswith("open files: 216 are needed, ") for s in says)
     assert any("the certificate of this site is good for 365 days" in s for s in says)
+
+
+def test_too_few_open_files_are_a_problem(made, monkeypatch):
+    monkeypatch.setattr(descriptors, "highest_limit", lambda: 200)
+    problems = [finding.says for finding in examine(made.homes[0]) if finding.kind == "problem"]
+    assert len(problems) == 1
+    assert problems[0].startswith("open files: 216 are needed with 4 members, this user may have 200; raise the limit")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -116,7 +125,7 @@ def test_dates_are_judged_by_this_machine_s_clock():
 
 
 def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
-    monkeypatch.setattr("facade.peers.doctor.examine", lambda home: [Finding("problem", "the disk is full")])
+    monkeypatch.setattr("facade.peers.doctor.examine", lambda home, ask: [Finding("problem", "the disk is full")])
     ended = command("node", "doctor", "--json")
     assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
     assert json.loads(ended.out) == [{"kind": "problem", "says": "the disk is full"}]

@@ -4,13 +4,13 @@ import gc
 import json
 import tomllib
 import weakref
-from pathlib import Path
 
 import pytest
 import tomli_w
 
 from facade.errors import ExperimentError
 from facade.peers.local_network import founded
+from facade.peers.node import followed_lists
 from facade.peers.node.followed_lists import FollowedLists
 from facade.peers.node.journal import Journal, lines
 from facade.peers.trust import identity
@@ -255,8 +255,7 @@ def test_what_is_kept_of_a_list_is_what_was_checked(tmp_path, monkeypatch, journ
     site = Site.load(made.home("a"))
     path, good = site.home / "membership.json", (site.home / "membership.json").read_bytes()
     contents = iter([good, b"half cop"])
-    whole = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: next(contents) if self == path else whole(self))
+    monkeypatch.setattr(followed_lists, "read", lambda given: next(contents) if given == path else None)
     FollowedLists(site, journal)
     assert (site.run / "epochs" / "1.json").read_bytes() == good
 

@@ -228,3 +228,5 @@ def test_the_status_of_a_site_that_has_not_begun_is_a_sentence(command, tmp_path
     facts = {"id": "a", "round": 3, "rounds": 9, "epoch": 1, "policy": "brisk", "ledger": {}, "refusals": {}}
     (home / "run" / "status.json").write_text(json.dumps(facts))
     assert "a: round 3 of 9, epoch 1" in command("node", "status", "--home", home).out
+    (home / "run" / "shortage.json").write_text('{"lacks": "space on the disk", "says": "rows.jsonl"}   ')
+    assert "pausing: too little of space on the disk (rows.jsonl)" in command("node", "status", "--home", home).out

@@ -1,5 +1,6 @@
 import errno
 import urllib.request
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,7 +53,23 @@ def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
     journal = Journal(path)
     journal.write("next", round=3)
     journal.close()
-    assert [event["event"] for event in lines(path)] == ["whole", "next"]
+    with pytest.warns(UserWarning, match=r"log.jsonl is cut off or damaged: line 2 is not used"):
+        assert [event["event"] for event in lines(path)] == ["whole", "next"]
+
+
+def test_a_changed_bit_anywhere_in_a_log_is_named_and_its_line_not_used(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl")
+    for round in range(3):
+        journal.write("heard", round=round)
+    journal.close()
+    whole, events = (tmp_path / "log.jsonl").read_bytes(), lines(tmp_path / "log.jsonl")
+    for place in range(len(whole)):
+        (tmp_path / "log.jsonl").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            read = [{key: event.get(key) for key in events[0]} for event in lines(tmp_path / "log.jsonl")]
+        assert caught or read == events, f"byte {place}"
+        assert all(event in events for event in read), f"byte {place}"
 
 
 class NearlyFull:
@@ -68,24 +85,28 @@ class NearlyFull:
         return self.file.write(content[:takes])
 
 
-def test_a_line_that_a_disk_takes_in_parts_is_whole_and_half_a_line_spoils_no_other(tmp_path):
+def test_lines_that_a_full_disk_does_not_take_are_written_later_each_in_its_place(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
     file, journal._file = journal._file, NearlyFull(journal._file, [5, 7])
     journal.write("in parts")
     journal._file.takes = [9, 0]
-    with pytest.raises(StorageError, match="No space left on device"):
-        journal.write("half")
+    journal.write("half")
+    journal._file.takes = [0]
+    journal.write("none of it")
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts"]
     journal.write("after it")
     file.close()
-    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "after it"]
+    assert [event["event"] for event in lines(tmp_path / "log.jsonl")] == ["in parts", "half", "none of it", "after it"]
 
 
-def test_a_log_on_a_full_disk_stops_with_a_sentence(tmp_path):
+def test_who_needs_the_log_on_a_full_disk_is_told(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
     with Path("/dev/full").open("wb", buffering=0) as full:
         journal._file.close()
         journal._file = full
+        journal.write("committed")
         with pytest.raises(StorageError, match=r"log.jsonl could not be written: No space left on device"):
-            journal.write("committed")
+            journal.sync()
+        journal.close()
     with pytest.raises(StorageError, match=r"could not be written: File exists"):
         Journal(tmp_path / "log.jsonl" / "log.jsonl")

@@ -74,7 +74,7 @@ def little_memory():
 
 @pytest.fixture
 def puller(tmp_path):
-    return Puller(None, None, Recovery(tmp_path / "recovery.jsonl"), None)
+    return Puller(None, None, Recovery(tmp_path / "recovery.jsonl"), None, None)
 
 
 def test_mutated_payloads_are_all_refused_for_a_reason(puller):

@@ -1,13 +1,14 @@
 """One node in this process; what its peers would send is scripted."""
 
 import errno
+import json
 import os
 
 import pytest
 import torch
 
 from facade.core import tree
-from facade.errors import DivergedError, ExperimentError, FacadeError, StorageError
+from facade.errors import DivergedError, ExperimentError, FacadeError
 from facade.learning.learner import Learner
 from facade.peers.after.outcome import read_site
 from facade.peers.local_network import founded
@@ -19,6 +20,7 @@ from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import DivergedReplayError
 from facade.peers.node.recovery import Recovery
 from facade.peers.node.round_pulls import BehindError, ShutOutError
+from facade.peers.node.shortages import read_notice
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.start_up import StartUp
 from facade.peers.protocol import rpc
@@ -35,7 +37,8 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(StartUp, "await_everybody", lambda _: None)
     monkeypatch.setattr(Shutdown, "say_farewell", lambda _: None)
     settings = ("topology.degree=2", "training.rounds=12", "evaluation.every=12", "training.steps=1")
-    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", QUICK) as made:
+    alone = QUICK.model_copy(update={"quorum": 0})
+    with founded(tiny('data.clusters="3:1"', *settings), tmp_path, "patient", alone) as made:
         yield made.homes[0]
 
 
@@ -279,7 +282,7 @@ def test_a_begun_run_without_its_rows_is_not_begun_again(home):
     for left in (b"", rows[:1000], None):
         (run / "rows.jsonl").write_bytes(left) if left is not None else (run / "rows.jsonl").unlink()
         with (
-            pytest.warns(UserWarning, match="rows that it counts on are missing"),
+            pytest.warns(UserWarning, match=r"rows.jsonl that it counts on are missing"),
             pytest.raises(LostCheckpointError, match=rf"up to round 10 are .*rows.jsonl has {len(left or b'')} bytes"),
         ):
             real_node(home)
@@ -334,19 +337,27 @@ def test_the_others_need_not_wait_while_a_finished_site_trains_alone(home, monke
     assert node.gate.settled == {"n1"}
 
 
-def test_a_full_disk_is_said_in_a_sentence_and_the_status_stays_whole(node, home, monkeypatch):
+def test_on_a_full_disk_the_status_stays_whole_and_is_written_when_there_is_room(node, home, monkeypatch):
     scripted(node)
     node.run()
-    before = (home / "run" / "status.json").read_bytes()
+    path, said = home / "run" / "status.json", []
+    before = path.read_bytes()
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def make_room(_):
+        said.append(read_notice(home / "run")["says"])
+        assert path.read_bytes() == before
+        monkeypatch.undo()
+
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(StorageError, match=r"status.json could not be written: No space left on device"):
-        node.publisher.write_status(node.followed_lists.in_force, 3)
-    monkeypatch.undo()
-    assert (home / "run" / "status.json").read_bytes() == before
+    node.shortages._wait = make_room
+    node.publisher.write_status(node.followed_lists.in_force, 3)
+    assert [text.partition("status.json ")[2] for text in said] == [
+        "could not be written: No space left on device; what was there is unchanged"
+    ]
+    assert json.loads(path.read_bytes())["round"] == 3
 
 
 def test_a_node_never_says_that_a_round_is_gone_from_an_older_one(node):

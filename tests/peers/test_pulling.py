@@ -124,15 +124,20 @@ class Peers:
         raise UnreachableError("UNAVAILABLE")
 
 
+def goes_on(round, unheard):
+    """There are enough members."""
+    return False
+
+
 @pytest.fixture
 def pulling_from(tmp_path):
     """Site a asks those of b and c who do something; a puller and the question."""
     membership = federation(tmp_path).membership
     journal = Journal(tmp_path / "log.jsonl")
 
-    def made(policy, refuse=lambda message: None, watch=lambda _: None, asked="bc", **does):
-        records = Records(journal, Metrics(0), Ledger())
-        puller = Puller(Peers(membership, **does), records, Recovery(tmp_path / "recovery.jsonl"), watch)
+    def made(policy, refuse=lambda message: None, watch=lambda _: None, hold=goes_on, asked="bc", **does):
+        records, recovery = Records(journal, Metrics(0), Ledger()), Recovery(tmp_path / "recovery.jsonl")
+        puller = Puller(Peers(membership, **does), records, recovery, watch, hold)
         senders = [membership.number(id) for id in does if id in asked]
         demand = Demand(3, senders, MessageForm(MESSAGE), refuse, 10, policy)
         return puller, lambda: puller.pull(membership, 0, demand)
@@ -242,7 +247,7 @@ def test_chunks_grow_up_to_what_the_list_allows(limit, most, tmp_path, monkeypat
     membership = federation(tmp_path, limits=Limits(chunk=limit)).membership
     journal, peers = Journal(tmp_path / "log.jsonl"), Peers(membership, b="serves_and_notes_how_much_is_asked_for")
     records = Records(journal, Metrics(0), Ledger())
-    puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None)
+    puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None, goes_on)
     demand = Demand(3, [1], MessageForm(MESSAGE), lambda message: None, 10, Patient(LIMITS))
     assert list(puller.pull(membership, 0, demand)) == [1]
     journal.close()
@@ -326,6 +331,39 @@ def test_what_is_noticed_while_waiting_ends_it(pulling_from):
     for thread in pulls:
         thread.join(10)
     assert not any(thread.is_alive() for thread in pulls)
+
+
+def test_nobody_goes_on_alone_while_too_few_are_there_and_who_is_back_has_all_its_time(pulling_from):
+    paused = []
+
+    def hold(round, unheard):
+        if paused or not unheard:
+            return False
+        paused.append((round, set(unheard)))
+        puller._links.does["b"] = "serves"
+        return True
+
+    brisk = Brisk(Limits(deadline=600, floor=0.1, grace=0.1))
+    puller, pull = pulling_from(brisk, hold=hold, b="is_dead", c="is_dead")
+    assert list(pull()) == [1]
+    assert paused == [(3, {"b", "c"})]
+
+
+def test_a_pause_that_falls_into_a_wait_takes_nothing_of_it(pulling_from, monkeypatch):
+    now, paused = [0.0], []
+
+    def hold(round, unheard):
+        if paused:
+            return False
+        paused.append(round)
+        now[0] += 1000
+        puller._links.does["c"] = "serves"
+        return True
+
+    puller, pull = pulling_from(Patient(Limits(deadline=600)), hold=hold, b="serves", c="is_dead")
+    monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert sorted(pull()) == [1, 2]
+    assert paused == [3]
 
 
 @pytest.mark.parametrize("other", ["is_beyond", "is_dead"])

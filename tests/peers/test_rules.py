@@ -4,11 +4,13 @@ import ast
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 import facade
+from facade import Experiment
 from facade.errors import ExperimentError, RunDirectoryError
 from facade.peers.after.outcome import write_site
 from facade.peers.after.report import compare_sites
@@ -83,7 +85,7 @@ def test_a_file_that_is_no_key_is_named(name, tmp_path):
 def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, command, tmp_path):
     home = federation(tmp_path).home("a")
     rotate_site(home, "a")
-    new = Site(home, None, (home / "next-tls.key").read_bytes(), (home / "next-certificate.pem").read_bytes())
+    new = [(home / f"next-{name}").read_bytes() for name in ("tls.key", "certificate.pem")]
     for name in ("tls.key", "certificate.pem", "a.join")[:moved]:
         (home / f"next-{name}").replace(home / name)
     if moved == 1:
@@ -91,7 +93,7 @@ def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, co
             Site.load(home)
     assert command("node", "rotate", "--home", home, "--finish").code == 0
     found = Site.load(home)
-    assert (found.tls_key, found.certificate) == (new.tls_key, new.certificate)
+    assert [found.tls_key, found.certificate] == new
     assert not list(home.glob("next-*"))
     assert "holds no new certificate" in command("node", "rotate", "--home", home, "--finish").err
 
@@ -235,11 +237,14 @@ def test_only_the_window_is_kept(tmp_path):
     assert [outgoing.get(r) is not None for r in (5, 6, 9, 10)] == [False, True, True, False]
 
 
+EXPERIMENT = 64 * "e"
+
+
 def site_facts(id, right, gain=None):
     confusion = [[right, 10 - right], [10 - right, right]]
     facts = {
-        "id": id, "federation": "test", "epoch": 1, "policy": "brisk", "experiment_sha256": "e", "algorithm": "el",
-        "final": {"confusion": confusion}, "images": 20,
+        "id": id, "federation": "test", "epoch": 1, "policy": "brisk", "algorithm": "el",
+        "experiment_sha256": EXPERIMENT, "final": {"confusion": confusion}, "images": 20,
         "ledger": {
             "c": {"heard": 1, "late": 2, "missed": 1, "refused": {}, "bytes": 9, "retries": 0},
             "d": {"heard": 1, "late": 0, "missed": 0, "refused": {"too-large": 3, "stranger": 1}},
@@ -254,7 +259,8 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(command, tmp_
     for id, right, gain in (("a", 9, 0.1), ("b", 6, -0.2)):
         site = Site.load(made.home(id))
         site.run.mkdir()
-        paths.append(write_site(site, site_facts(id, right, gain)))
+        of_list = {"experiment_sha256": Experiment.of(made.membership.experiment).hash}
+        paths.append(write_site(site, site_facts(id, right, gain) | of_list))
     found = compare_sites(paths, made.home("a") / "membership.json")
     assert (found["mean"], found["worst"], found["losers"]) == (0.75, 0.6, ["b"])
     assert found["spread"] == pytest.approx(0.3)
@@ -314,8 +320,37 @@ def test_every_site_counts_once_and_all_by_the_same_classes(tmp_path):
     with pytest.raises(ExperimentError, match="more than one file is of a; give one file for each site"):
         compare_sites(paths)
     other = site_facts("b", 9) | {"final": {"confusion": [[1]]}}
-    with pytest.raises(ExperimentError, match="different federations or experiments"):
+    with pytest.raises(ExperimentError, match="are of different experiments"):
         compare_sites([paths[0], signed_site(Site.load(made.home("b")), other)])
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"federation": "ward"}, "'ward' (experiment eeeeeeee, 2 classes)"),
+        ({"experiment_sha256": 64 * "f"}, "'test' (experiment ffffffff, 2 classes)"),
+        ({"final": {"confusion": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}}, "'test' (experiment eeeeeeee, 3 classes)"),
+    ],
+)
+def test_files_of_another_experiment_are_named_with_both_experiments(changed, named, tmp_path):
+    made = federation(tmp_path)
+    own = {id: signed_site(Site.load(made.home(id)), site_facts(id, 9)) for id in "ab"}
+    other = signed_site(Site.load(made.home("c")), site_facts("c", 9) | changed)
+    with pytest.raises(ExperimentError) as refused:
+        compare_sites([own["a"], other, own["b"]])
+    assert str(refused.value) == (
+        f"these files are of different experiments, 'test' (experiment eeeeeeee, 2 classes): {own['a']}, {own['b']};"
+        f" {named}: {other}; compare those of one"
+    )
+
+
+def test_files_of_another_experiment_than_the_list_are_named(tmp_path):
+    made = federation(tmp_path)
+    path = signed_site(Site.load(made.home("a")), site_facts("a", 9))
+    listed = Experiment.of(made.membership.experiment).hash[:8]
+    says = f"{path}: of 'test' (experiment eeeeeeee, 2 classes), but the list is of 'test' (experiment {listed}, "
+    with pytest.raises(ExperimentError, match=re.escape(says)):
+        compare_sites([path], made.home("a") / "membership.json")
 
 
 def test_a_model_that_starts_with_infinities_is_refused_before_others_refuse_it(tmp_path):

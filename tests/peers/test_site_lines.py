@@ -25,6 +25,24 @@ from facade.cli.site_lines import SiteLines
             {"event": "refused", "peer": "203.0.113.9", "side": "caller", "reason": "stranger"},
             "a call of 203.0.113.9 is refused (stranger)",
         ),
+        ({"event": "ignoring", "peers": ["c"]}, "ignoring c, as node.toml says"),
+        ({"event": "ignoring", "peers": []}, "ignoring nobody any more"),
+        ({"event": "settings-refused", "says": "it is not TOML"}, "the changed node.toml is not used: it is not TOML"),
+        ({"event": "refused", "peer": "c", "side": "payload", "reason": "ignored", "details": ""}, None),
+        (
+            {"event": "paused", "round": 4, "there": 2, "needed": 4, "members": 6, "absent": ["c", "d", "e", "f"]},
+            "round 5: pausing, for 2 of 6 members are there, itself included, and 4 must be"
+            " (absent: c, d, e, f); going on when more answer",
+        ),
+        ({"event": "resumed", "round": 4}, "round 5: going on, for enough members answer again"),
+        (
+            {"event": "flood", "address": "203.0.113.9", "closed": 7},
+            "more connections than places, most of them from 203.0.113.9; the idle ones are closed",
+        ),
+        (
+            {"event": "short", "round": 4, "peer": "b", "lacks": "memory"},
+            "round 5: too little memory for the message of b",
+        ),
         ({"event": "jumped", "before": 2, "round": 6}, "too far behind the others: going on in round 7"),
         ({"event": "epoch", "epoch": 2, "round": 6, "rounds": 9}, "round 7: list 2 is in force"),
         ({"event": "list-refused", "says": "no signature"}, "the new membership.json is not used: no signature"),

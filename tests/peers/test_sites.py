@@ -230,6 +230,36 @@ def test_the_command_says_that_it_waits_and_leaves_in_good_order_when_it_is_told
     on_free_ports(told)
 
 
+def test_the_command_says_that_it_pauses_leaves_when_told_to_and_goes_on_alone_if_its_operator_will(
+    tmp_path, up, command
+):
+    def told(number):
+        with founded(TWO, tmp_path / str(number), "brisk", Limits(deadline=1, floor=0.1, linger=1)) as made:
+            home = made.homes[0]
+        site = up(home)
+        until(lambda: logged(home, "paused") or site.poll() is not None)  # the other one never comes
+        site.terminate()
+        said = site.communicate()[0]
+        if "cannot be listened on" not in said:
+            assert site.returncode == 0, said
+            few = "1 of 2 members are there, itself included, and 2 must be (absent: n1)"
+            assert said.splitlines() == [
+                "waiting for n1, at most 1 s",
+                "beginning without n1: no answer",
+                f"round 1: pausing, for {few}; going on when more answer",
+                "left in good order; to come back: facade node up",
+            ]
+            assert logged(home, "mixed") == []
+            status = command("node", "status", "--home", home).out.splitlines()
+            assert status[:2] == ["n0: round 0 of 3, epoch 1, policy brisk", f"  pausing: {few}"]
+            on_its_own = command("node", "up", "--home", home, "--without-quorum")
+            said += on_its_own.err
+            assert "cannot be listened on" in said or on_its_own.code == 0, said
+        return [said]
+
+    on_free_ports(told)
+
+
 ENDLESS_TRAINING = """
 import sys, threading
 from pathlib import Path

@@ -1,6 +1,9 @@
+import statistics
+
 import pytest
 
-from facade.peers.node.waiting import Brisk, Patient, Wait
+from facade.peers.node.presence import Presence
+from facade.peers.node.waiting import HOPELESS, Brisk, Patient, Wait
 from facade.peers.trust.membership import Limits
 
 
@@ -133,3 +136,89 @@ def test_where_training_takes_moments_brisk_waits_as_its_limits_say():
     brisk.trained(1.5)
     wait = Wait(100.0, set("abcd"))
     assert (brisk.until(wait), brisk.grace) == (105.0, 1.0)
+
+
+def extra_seconds(brisk, rounds, dead="d"):
+    """Rounds in which all come within 20 ms but one; the seconds that it is waited for when the others have come."""
+    extra = []
+    for _ in range(rounds):
+        wait = Wait(100.0, {"a", "b", dead})
+        wait.came("a", 100.01)
+        wait.came("b", 100.02)
+        extra.append(max(0.0, brisk.until(wait) - wait.latest))
+        brisk.learn(wait)
+    return extra
+
+
+@pytest.mark.parametrize("training", [0.1, 3.0, 12.0])
+def test_a_silent_site_costs_nothing_after_ten_misses_and_is_waited_for_as_soon_as_it_answers(training):
+    presence = Presence(lambda: 100.0)
+    brisk = Brisk(Limits(), presence)
+    brisk.trained(training)
+    presence.note_silence("d", since=100.0)
+    extra = extra_seconds(brisk, 30)
+    assert extra == sorted(extra, reverse=True)
+    assert extra[0] == pytest.approx(max(1.0, training / 4), abs=0.03)
+    assert extra[HOPELESS:] == [0.0] * 20
+    assert statistics.median(extra[HOPELESS:]) <= 0.05 * training
+    presence.note_answer("d")
+    longest = max(5.0, 3 * training)
+    assert extra_seconds(brisk, 3) == pytest.approx([longest - 0.02, extra[0], extra[0] - 0.02], abs=1e-6)
+    assert brisk.misses == {"d": 3}
+
+
+def test_one_that_comes_back_has_time_to_catch_up_once_and_only_after_ten_misses():
+    presence = Presence(lambda: 100.0)
+    brisk = Brisk(Limits(grace=1, floor=5), presence)
+    for misses, extra in ((HOPELESS - 1, 1.0), (HOPELESS, 4.98)):
+        presence.note_silence("d", since=101.0)
+        extra_seconds(brisk, misses)
+        presence.note_answer("d")
+        assert extra_seconds(brisk, 1) == pytest.approx([extra])
+        brisk.learn(waited("d"))
+    presence.note_silence("d", since=101.0)
+    extra_seconds(brisk, HOPELESS)
+    presence.note_call("d")
+    assert extra_seconds(brisk, 1) == pytest.approx([1.0]), "it calls, but does not answer yet"
+    presence.note_answer("d")
+    assert extra_seconds(brisk, 1) == pytest.approx([4.98])
+
+
+def test_a_site_that_is_slow_and_answers_has_the_grace_for_ever():
+    brisk = Brisk(Limits(grace=1))
+    assert extra_seconds(brisk, 50)[-1] == pytest.approx(0.98)
+
+
+def test_an_answer_of_one_that_was_never_silent_makes_nobody_wait_longer_for_it():
+    presence = Presence(lambda: 100.0)
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1), presence)
+    for _ in range(3):
+        brisk.learn(waited("b", "a"))
+        presence.note_answer("a")
+        brisk.until(Wait(100.0, {"a"}))
+    assert brisk.misses == {"a": 3}
+
+
+def test_where_all_are_silent_nobody_is_waited_for_and_who_answers_is_again():
+    presence = Presence(lambda: 100.0)
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1), presence)
+    for _ in range(HOPELESS):
+        brisk.learn(waited("", "abc"))
+    for peer in "abc":
+        presence.note_silence(peer, since=100.0)
+    assert brisk.until(Wait(200.0, set("abc"))) == 200.0
+    presence.note_answer("b")
+    assert brisk.until(Wait(200.0, set("abc"))) == 205.0
+    assert brisk.missing == {"a", "c"}
+
+
+def test_a_wait_that_is_begun_again_gives_all_their_time():
+    brisk = Brisk(Limits(deadline=600, floor=5, grace=1))
+    wait = Wait(100.0, set("abc"))
+    wait.came("a", 100.5)
+    wait.begin_again(200.0)
+    assert brisk.until(wait) == 205.0
+    wait.came("b", 202.0)
+    assert brisk.until(wait) == 203.0
+    wait.begin_again(300.0)
+    assert (brisk.until(wait), wait.latest) == (301.0, 300.0)

@@ -10,6 +10,7 @@ from facade.errors import RunDirectoryError, StorageError
 from facade.runs import history
 from facade.runs.archive import archive
 from results.conftest import tiny
+from runs import unseal
 
 
 def files(directory):
@@ -83,6 +84,7 @@ def test_a_run_of_another_experiment_is_not_written_over(digits_runs, tmp_path):
 
 def test_a_run_older_than_a_setting_is_still_the_same(tmp_path):
     run(tiny(), tmp_path / "run")
+    unseal(tmp_path / "run")
     kept = archive(tmp_path / "run", tmp_path / "kept")
     for file in (kept / "experiment.toml", tmp_path / "run" / "experiment.toml"):
         lines = file.read_text().splitlines(True)

@@ -137,7 +137,7 @@ def test_rows_that_a_checkpoint_counts_on_are_on_the_disk(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), sync(handle)))
     files = RunDirectory(tmp_path)
     files.append("rows.jsonl", [{"round": 1}])
-    assert files.length("rows.jsonl") > 0
+    assert files.mark("rows.jsonl").length > 0
     assert synced == [(tmp_path / "rows.jsonl").stat().st_ino]
 
 

@@ -14,6 +14,7 @@ from facade.sweep import estimate, process_pool, worker
 from facade.sweep.jobs import Candidate, points, split_values, write_selection
 from results.conftest import tiny
 from results.jobs import ends, jobs_of
+from runs import unseal
 from surroundings import csv_lines
 
 GRID = ["--grid", "algorithm.name=el,facade", "--grid", "training.lr=0.02,0.2", "--seeds", "1,2"]
@@ -149,6 +150,7 @@ def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
                 row["confusion"] = [[1] * 10] * 10
                 row["loss"] = 0.0
         rows.write_text("".join(json.dumps(row) + "\n" for row in lines))
+        unseal(rows.parent)
     assert sweep(*grid).code == 0
     assert (tmp_path / "out" / "selection.csv").read_text() == chosen
 

@@ -32,11 +32,14 @@ def check(
     from facade.analysis import fairness_gate as contracts
     from facade.errors import ExperimentError, StorageError
     from facade.files import store
-    from facade.runs.history import load_all
+    from facade.runs.history import load_all, unsealed
 
     clauses = contracts.read(contract)
-    verdicts = contracts.judge(clauses, load_all(runs, whole=True), load_all(against or [], whole=True))
+    judged, others = load_all(runs, whole=True), load_all(against or [], whole=True)
+    verdicts = contracts.judge(clauses, judged, others)
     _print(prose(as_json), verdicts)
+    if word := unsealed([*judged, *others]):
+        prose(as_json).print(word, style="dim", soft_wrap=True)
     if junit is not None:
         try:
             store.replace(junit, contracts.to_junit(verdicts))

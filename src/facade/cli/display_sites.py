@@ -61,6 +61,8 @@ def print_audit(console: Console, audit: Audit) -> None:
     """What does not fit among the sites' logs, or that everything does."""
     logs = f"{len(audit.sites)} log{'' if len(audit.sites) == 1 else 's'}"
     console.print(f"{logs}, {audit.rounds} rounds, {audit.messages} messages heard", soft_wrap=True)
+    if audit.replayed:
+        console.print(f"{audit.replayed} exchanges mixed again from kept messages", soft_wrap=True)
     if audit.missing:
         console.print(f"without {', '.join(audit.missing)}, whose logs are not among these", soft_wrap=True)
     for sentence in (*audit.findings, *audit.notes, *(_suspicion(asdict(suspect)) for suspect in audit.suspects)):

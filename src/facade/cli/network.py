@@ -20,6 +20,7 @@ from facade.errors import ExperimentError, first_mistake
 
 if TYPE_CHECKING:
     from facade.experiment.config import Experiment
+    from facade.peers.trust.membership import Membership
 
 app = typer.Typer(help="A network of real peers: found it, change it, try it here.", no_args_is_help=True)
 
@@ -29,6 +30,8 @@ which others get, takes from the minority (docs/robustness.md)."""
 
 Key = Annotated[list[Path], typer.Option(help="An admin's key. Repeatable.")]
 List = Annotated[Path, typer.Option("--output", "-o", help="Where to write the signed list.")]
+Required = Annotated[int | None, typer.Option(min=1, help="How many admins must sign.", show_default="1, or as before")]
+Expires = Annotated[str | None, typer.Option(help="The list's last day (UTC), such as 2027-03-31.")]
 
 
 @app.command()
@@ -61,9 +64,13 @@ def build(
     schema: Annotated[Path | None, typer.Option(help="JSON: classes, shape, mean, std of the sites' data.")] = None,
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Sign also what has members attack the others.")] = False,
+    admin: Annotated[list[str] | None, typer.Option(help="Public key of a further admin. Repeatable.")] = None,
+    required: Required = None,
+    expires: Expires = None,
 ) -> None:
     """Make the signed list of a new federation from the sites' .join files. Sites are guarded (guard.rule = "fair",
-    or "balance" where one model serves all) unless the experiment says another rule."""
+    or "balance" where one model serves all) unless the experiment says another rule. Where several admins must sign,
+    the others do it with: network sign."""
     need_extra()
     from facade.files import store
     from facade.peers.trust import identity
@@ -73,17 +80,29 @@ def build(
 
     described = _described(experiment, len(joins))
     refuse_attack(described, attack, "give --attack")
-    public = [identity.public_half(identity.load_signing_key(path)) for path in key]
+    admins = [*_public_halves(key), *(admin or [])]
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
-    terms = Terms(described.name, public, _policy(policy), limits_for(policy, limit or []), look)
+    limits = limits_for(policy, limit or [])
+    terms = Terms(described.name, admins, _policy(policy), limits, look, required or 1, expires or "")
     federation = found_federation([identity.Join.load(path) for path in joins], described, terms)
     check_plan(federation)
     store.replace(output, federation.sign(key).encode())
-    out.print(
-        f"Written: {output}, {federation.n} members, digest {federation.digest.hex()[:16]}."
-        " Every site puts it beside its node.toml.",
-        soft_wrap=True,
-    )
+    written = f"Written: {output}, {federation.n} members, digest {federation.digest.hex()[:16]}."
+    out.print(f"{written} {_next_step(federation, len(key))}", soft_wrap=True)
+
+
+def _public_halves(keys: list[Path]) -> list[str]:
+    """The public keys of admins' key files."""
+    from facade.peers.trust import identity
+
+    return [identity.public_half(identity.load_signing_key(path)) for path in keys]
+
+
+def _next_step(membership: Membership, signed: int) -> str:
+    """What is to be done with a list that so many admins have signed."""
+    if signed >= membership.required:
+        return "Every site puts it beside its node.toml."
+    return f"{signed} of {membership.required} admins have signed it; the next one adds a signature with: network sign."
 
 
 def _read(schema: Path) -> Any:
@@ -150,11 +169,18 @@ def _checked(kind: Any, written: Any, option: str) -> Any:
 def update(
     membership: Annotated[Path, typer.Argument(help="The list in force.")],
     key: Key,
-    from_round: Annotated[int, typer.Option(min=1, help="The first round that is played by the new list.")],
+    from_round: Annotated[
+        int | None, typer.Option(min=1, help="The first round that is played by the new list.")
+    ] = None,
+    back_to_round: Annotated[
+        int | None, typer.Option(min=0, help="The same, for a round that was played: all sites go back to it.")
+    ] = None,
     add: Annotated[list[Path] | None, typer.Option(help="A new site's .join file. Repeatable.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="The id of a site that goes. Repeatable.")] = None,
     rotate: Annotated[list[Path] | None, typer.Option(help="A .join file with a new certificate. Repeatable.")] = None,
     output: List = Path("membership.json"),
+    required: Required = None,
+    expires: Expires = None,
 ) -> None:
     """Make the next epoch's list: add, remove, or change certificates, from a round on. Without any of
     them it ends a rotation: from that round on, the old certificate is refused."""
@@ -162,20 +188,71 @@ def update(
     from facade.files import store
     from facade.peers.trust import identity
     from facade.peers.trust.founding import check_plan
-    from facade.peers.trust.membership import Change, changed, load
+    from facade.peers.trust.membership import Change, changed, read, signed_list
+    from facade.peers.trust.signatures import check_signers
 
-    public = [identity.public_half(identity.load_signing_key(path)) for path in key]
-    old = load(membership, public)
-    if not (add or remove or rotate or any(member.next_certificate for member in old.members)):
+    first_round, back = _first_round(from_round, back_to_round)
+    old, signatures = signed_list(read(membership), membership)
+    check_signers(membership, signatures, _public_halves(key), 1)  # what others must have signed too is for the sites
+    rotates = any(member.next_certificate for member in old.members)
+    if not (add or remove or rotate or rotates or required or expires or back):
         raise ExperimentError(
-            f"{membership}: nothing to change; give --add, --remove or --rotate"
+            f"{membership}: nothing to change; give --add, --remove, --rotate, --expires or --required"
             " (without them, an update ends a rotation, but this list has none)"
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    new = changed(old, Change(joins["add"], remove or [], joins["rotate"]), from_round)
+    change = Change(joins["add"], remove or [], joins["rotate"], required, expires, back)
+    new = changed(old, change, first_round)
     check_plan(new)
     store.replace(output, new.sign(key).encode())
-    out.print(f"Written: {output}, epoch {new.epoch}, {new.n} members from round {from_round} on.", soft_wrap=True)
+    written = f"Written: {output}, epoch {new.epoch}, {new.n} members from round {first_round} on."
+    out.print(f"{written} {_next_step(new, len(key))}", soft_wrap=True)
+    if back:
+        out.print(_going_back(first_round), soft_wrap=True)
+
+
+def _first_round(from_round: int | None, back_to_round: int | None) -> tuple[int, bool]:
+    """(the first round of a new list, whether sites go back to it)."""
+    if (from_round is None) == (back_to_round is None):
+        raise ExperimentError(
+            "give --from-round with a round that nobody has reached, or --back-to-round with one that all go back to"
+        )
+    return (from_round, False) if from_round is not None else (back_to_round or 0, True)
+
+
+def _going_back(round: int) -> str:
+    """What the admin should know of a list that goes back."""
+    from facade.peers.node.checkpoints import EVERY
+
+    told = f"All sites that take it go back to round {round}: what they have played since does not count."
+    if round % EVERY == 0:
+        return told
+    kept = round - round % EVERY
+    return f"{told} They keep the state of every {EVERY}th round: most will begin it with that of round {kept}."
+
+
+@app.command()
+def sign(
+    membership: Annotated[Path, typer.Argument(help="A list that another admin has made.")],
+    key: Key,
+    output: Annotated[Path | None, typer.Option("--output", "-o", show_default="the same file")] = None,
+) -> None:
+    """Add an admin's signature to a list, and say what it is that was signed."""
+    need_extra()
+    from facade.files import store
+    from facade.peers.trust.membership import read, signed_list
+
+    listed, signatures = signed_list(read(membership), membership)
+    signed = set(signatures) | set(_public_halves(key))
+    store.replace(output or membership, listed.sign(key, signatures).encode())
+    members = ", ".join(member.id for member in listed.members)
+    ends = f"; its last day is {listed.expires}" if listed.expires else ""
+    out.print(
+        f"Signed: {output or membership}, epoch {listed.epoch} of '{listed.federation}' from round"
+        f" {listed.first_round} on, digest {listed.digest.hex()[:16]}; members {members}{ends}."
+        f" {_next_step(listed, len(signed))}",
+        soft_wrap=True,
+    )
 
 
 @app.command()
@@ -219,17 +296,25 @@ def up(
 def audit(
     logs: Annotated[list[Path], typer.Argument(help="The sites' run/log.jsonl files.")],
     membership: Annotated[list[Path], typer.Option(help="The list they played by. Repeatable: one per epoch.")],
+    replay: Annotated[
+        list[Path] | None,
+        typer.Option(help="A site's directory, with its data: play its last rounds again. Repeatable."),
+    ] = None,
+    messages: Annotated[
+        list[Path] | None, typer.Option(help="A copy of a site's run/outgoing, to play again with. Repeatable.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the logs of a run: was every message used the one its sender published, and meant for who used it?
-    Exit code 1 if something does not fit."""
+    With --replay, also: does mixing what was used give the states that were recorded? Exit code 1 if something does not
+    fit."""
     need_extra()
     from dataclasses import asdict
 
     from facade.cli.display_sites import print_audit
-    from facade.peers.after.audit import audit
+    from facade.peers.after.audit import Again, audit
 
-    result = audit(logs, membership)
+    result = audit(logs, membership, Again(replay or [], messages or []))
     print_audit(prose(as_json), result)
     if as_json:
         write_json(asdict(result))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from facade.cli.console import Json, err, out, prose, write_json
+from facade.cli.passphrase import PassphraseFile, asking
 from facade.errors import ExperimentError, need
 
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
@@ -33,13 +33,19 @@ def init(
     home: Home = Path("."),
     listen: Annotated[str, typer.Option(help="host:port to listen on, if it is another one.")] = "",
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is good.")] = 365,
+    required: Annotated[int, typer.Option(min=1, help="How many of the admins must have signed a list.")] = 1,
+    encrypt_key: Annotated[bool, typer.Option("--encrypt-key", help="Encrypt both keys with a passphrase.")] = False,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Make this site's keys (they never leave it), node.toml, and the .join file for the admin."""
     need_extra()
     from facade.peers.trust.founding import NewSite, found_site
 
-    extra = {"listen": listen} if listen else {}
-    join = found_site(home, NewSite(id, address, admin, extra, days))
+    if passphrase_file is not None and not encrypt_key:
+        raise ExperimentError("--passphrase-file is for encrypted keys; add --encrypt-key, or leave it out")
+    passphrase = asking(passphrase_file, twice=True)() if encrypt_key else None
+    extra: dict[str, Any] = ({"listen": listen} if listen else {}) | ({"required": required} if required > 1 else {})
+    join = found_site(home, NewSite(id, address, admin, extra, days, passphrase))
     out.print(
         f"Written: {join}. Send it to the federation's admin; it holds nothing secret.\n"
         f"Then say in {home / 'node.toml'} where this site's data are, and put membership.json beside it.",
@@ -52,6 +58,7 @@ def rotate(
     home: Home = Path("."),
     days: Annotated[int, typer.Option(min=1, help="How long the new certificate is good.")] = 365,
     finish: Annotated[bool, typer.Option("--finish", help="Use the new one from the next start on.")] = False,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Make a new TLS key and certificate, to be listed by `facade network update --rotate`."""
     need_extra()
@@ -63,13 +70,18 @@ def rotate(
         finish_rotation(home, id)
         out.print("The new certificate is in place; if the node runs, stop it and start it again.")
     else:
-        out.print(f"Written: {rotate_site(home, id, days)}. Send it to the federation's admin.", soft_wrap=True)
+        written = rotate_site(home, id, days, asking(passphrase_file))
+        out.print(f"Written: {written}. Send it to the federation's admin.", soft_wrap=True)
 
 
 @app.command()
 def up(
     home: Home = Path("."),
     baseline: Annotated[bool, typer.Option("--baseline", help="Also train a model alone, to see the gain.")] = False,
+    without_quorum: Annotated[
+        bool, typer.Option("--without-quorum", help="Go on also where too few members answer.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
     need_extra()
@@ -80,7 +92,9 @@ def up(
     lines = SiteLines(lambda line: err.print(line, soft_wrap=True))
     try:
         with leaving_on_signals():
-            outcome = run(home, baseline=baseline, watch=lines.rows, listen=lines.event)
+            asked = {"baseline": baseline, "without_quorum": without_quorum}
+            ask = asking(passphrase_file)
+            outcome = run(home, **asked, watch=lines.rows, listen=lines.event, ask=ask)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)
@@ -88,15 +102,38 @@ def up(
 
 
 @app.command()
+def rollback(
+    to_round: Annotated[int, typer.Option(min=0, help="The round that the newest list goes back to.")],
+    home: Home = Path("."),
+) -> None:
+    """Take this site, which is stopped, back to the start of a round, as its membership.json says. `facade node up`
+    does the same when it starts; this shows what it comes to."""
+    need_extra()
+    from facade.peers.node.rollback import roll_back
+
+    way = roll_back(home, to_round)
+    if way is None:
+        out.print(f"Nothing to do: this site is not beyond round {to_round}, or has gone back to it.", soft_wrap=True)
+        return
+    state = "begins anew" if way.state is None else f"goes on from its state of round {way.state}"
+    out.print(
+        f"Back from round {way.before} to round {way.round}, by the list of epoch {way.epoch}: this site {state}."
+        " Start it with: facade node up",
+        soft_wrap=True,
+    )
+
+
+@app.command()
 def doctor(
     home: Home = Path("."),
     as_json: Json = False,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
     need_extra()
     from facade.peers.doctor import examine
 
-    findings = examine(home)
+    findings = examine(home, asking(passphrase_file))
     for finding in findings:
         mark, style = _MARKS[finding.kind]
         prose(as_json).print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
@@ -110,13 +147,14 @@ def doctor(
 def export(
     out_dir: Annotated[Path, typer.Option("-o", "--out", help="Directory for the model; new or empty.")],
     home: Home = Path("."),
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Write this site's model so that it runs without this library, with a model card."""
     need_extra()
     from facade.cli.export import print_exported
     from facade.peers.after.export import export_site
 
-    print_exported(export_site(home, out_dir))
+    print_exported(export_site(home, out_dir, asking(passphrase_file)))
 
 
 @app.command()
@@ -125,18 +163,25 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
 ) -> None:
     """Where this site is, and whom it has heard."""
+    from facade.files import seals
+
     path = home / "run" / "status.json"
-    try:
-        facts = json.loads(path.read_text())
-    except (OSError, ValueError):
-        raise ExperimentError(f"{path} cannot be read; the node has not begun, or --home is another one") from None
+    if not path.exists():
+        raise ExperimentError(f"{path} is not there; the node has not begun, or --home is another one")
+    facts = seals.read_json(path).content
     finished = (home / "run" / "outcome.json").exists()
-    closed = _gate_closed(home / "run")
+    closed, lacks = _gate_closed(home / "run"), _what_it_lacks(home / "run")
     if as_json:
-        write_json(facts | {"finished": finished, "gate_closed": closed})
+        write_json(facts | {"finished": finished, "gate_closed": closed, "shortage": lacks})
         return
     where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
     out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+    if facts.get("paused"):
+        from facade.cli.site_lines import too_few
+
+        out.print(f"  pausing: {too_few(facts['paused'])}", soft_wrap=True)
+    if lacks:
+        out.print(f"  pausing: too little of {lacks['lacks']} ({lacks['says']})", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
@@ -152,6 +197,14 @@ def _dropped(entry: dict[str, Any]) -> str:
         return ""
     parts = ", ".join(f"{part} {count}" for part, count in entry["dropped"].items())
     return f", dropped {entry['unused']} ({parts})"
+
+
+def _what_it_lacks(run: Path) -> dict[str, str] | None:
+    """What a site lacks that pauses."""
+    need_extra()
+    from facade.peers.node.shortages import read_notice
+
+    return read_notice(run)
 
 
 def _gate_closed(run: Path) -> int:

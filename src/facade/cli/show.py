@@ -30,7 +30,7 @@ def show(
     """Compare runs: runs that differ only in their seed make one line, with intervals."""
     from facade.analysis import table
     from facade.errors import ExperimentError
-    from facade.runs.history import load_all
+    from facade.runs.history import load_all, unsealed
 
     formats = {table.to_csv: csv, table.to_markdown: markdown, table.to_latex: latex, table.to_json: json}
     chosen = [write for write, wanted in formats.items() if wanted]
@@ -44,6 +44,8 @@ def show(
         write(chosen[0](comparison))
     else:
         print_table(comparison)
+        if word := unsealed(histories):
+            out.print(word, style="dim", soft_wrap=True)
     if heads:
         for run in histories:
             _print_heads(run)

@@ -19,6 +19,12 @@ _REFUSED = {
 """By the side of a refusal that the log names."""
 
 
+def too_few(pause: Event) -> str:
+    """Why a site pauses, in words."""
+    there = f"{pause['there']} of {pause['members']} members are there, itself included, and {pause['needed']} must be"
+    return f"{there} (absent: {', '.join(pause['absent'])})"
+
+
 @dataclass
 class SiteLines:
     """Turns rows and events of a site into lines, and says them."""
@@ -55,15 +61,35 @@ class SiteLines:
                 return f"beginning without {peers}: no answer"
             case "missed":
                 return f"{self._moment(event)}: going on without {peers}"
+            case "refused" if event["reason"] == "ignored" and event["side"] != "callee":
+                return None  # as the operator wants it; it was said once
+            case "paused":
+                return f"{self._moment(event)}: pausing, for {too_few(event)}; going on when more answer"
+            case "resumed":
+                return f"{self._moment(event)}: going on, for enough members answer again"
             case "refused":
                 details = f": {event['details']}" if event.get("details") else ""
                 return f"{_REFUSED[event['side']].format(peer=event['peer'])} ({event['reason']}{details})"
             case "judged" if event["gate_closed"]:
                 return f"{self._moment(event)}: what was heard is not used, for it makes this site's model far worse"
+            case "shortage":
+                return f"pausing: too little of {event['lacks']} ({event['says']}); trying again until there is more"
+            case "shortage-over":
+                return f"going on after a pause of {event['seconds']:.0f} s"
+            case "flood":
+                return f"more connections than places, most of them from {event['address']}; the idle ones are closed"
+            case "short":
+                return f"{self._moment(event)}: too little {event['lacks']} for the message of {event['peer']}"
             case "jumped":
                 return f"too far behind the others: going on in {self._moment(event)}"
+            case "went-back":
+                return f"list {event['epoch']} goes back: this site begins again in {self._moment(event)}"
             case "epoch":
                 return f"{self._moment(event)}: list {event['epoch']} is in force"
+            case "ignoring":
+                return f"ignoring {peers}, as node.toml says" if peers else "ignoring nobody any more"
+            case "settings-refused":
+                return f"the changed node.toml is not used: {event['says']}"
             case "list-refused":
                 return f"the new membership.json is not used: {event['says']}"
             case "staying":

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import tomllib
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -18,7 +19,7 @@ from facade.algorithms import ALGORITHMS
 from facade.core.names import is_foreign, look_up
 from facade.core.section import Section, sentence
 from facade.data.section import DataSection
-from facade.errors import ExperimentError, unknown
+from facade.errors import DamagedFileError, ExperimentError, unknown
 from facade.experiment.algorithm_table import field_names, resolve_algorithm
 from facade.experiment.decisive_settings import ADDED_LATER, hashed_settings
 from facade.experiment.sections import (
@@ -32,6 +33,7 @@ from facade.experiment.sections import (
     TopologySection,
     TrainingSection,
 )
+from facade.files import seals
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
@@ -76,7 +78,9 @@ class Experiment(Section):
         """An experiment from a TOML file, with `section.key=value` settings on top."""
         path = Path(path)
         try:
-            written = tomllib.loads(path.read_text())
+            content = path.read_bytes()
+            _warn_of_damage(path, content)
+            written = tomllib.loads(content.decode())
         except (OSError, UnicodeDecodeError) as error:
             raise ExperimentError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
         except tomllib.TOMLDecodeError as error:
@@ -135,6 +139,15 @@ class Experiment(Section):
         """SHA-256 of what determines the result: not the name, where data lie, or how many threads
         and shards compute it."""
         return hashlib.sha256(json.dumps(hashed_settings(self.model_dump()), sort_keys=True).encode()).hexdigest()
+
+
+def _warn_of_damage(path: Path, content: bytes) -> None:
+    """Warn of a file that a run wrote and that was changed since: users may do so, disks must not."""
+    try:
+        remedy = "if it was changed on purpose, remove its last line; otherwise restore it from a copy"
+        seals.check_text(path, content, remedy)
+    except DamagedFileError as damage:
+        warnings.warn(str(damage), stacklevel=3)
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, Any]:

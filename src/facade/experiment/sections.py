@@ -51,7 +51,7 @@ class TopologySection(Section):
     @classmethod
     def _read(cls, written: Any) -> Any:
         """Put a file's content in its place, so that hash, signature and every machine have the same graph."""
-        if not isinstance(written, Mapping):
+        if not isinstance(written, Mapping) or not isinstance(written.get("name", ""), str):
             return written
         name, given = written.get("name", "regular"), [key for key in ("file", "edges") if written.get(key)]
         if name != "file" and "file" in given:

@@ -181,7 +181,7 @@ def _device(name: str) -> str:
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition(". ")[0]
         raise ExperimentError(f"runtime.device = '{name}' cannot be used here ({reason}); use 'cpu'") from None
     return name
 

@@ -15,7 +15,8 @@ import os
 import secrets
 import struct
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,29 +26,31 @@ _FOOTER = struct.Struct("<8sQ32s")
 """At the end of a stored file: a mark, the length of the content, its SHA-256."""
 _MARK = b"facade-1"
 _TEMPORARY = ".tmp"
+SHARED, PRIVATE = 0o666, 0o600
+"""Who may read a new file, by its mode: whoever the umask lets, or its owner alone. The umask may forbid more."""
 
 Buffer = bytes | memoryview
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes, mode: int = SHARED) -> None:
     """Make `content` the content of `path` in one step; its directory is made."""
-    write(path, [content])
+    write(path, [content], mode)
 
 
-def replace_json(path: Path, content: Any) -> None:
+def replace_json(path: Path, content: Any, mode: int = SHARED) -> None:
     """`replace` by JSON that people can read."""
-    replace(path, (json.dumps(content, indent=1) + "\n").encode())
+    replace(path, (json.dumps(content, indent=1) + "\n").encode(), mode)
 
 
-def write(path: Path, parts: Iterable[Buffer]) -> None:
+def write(path: Path, parts: Iterable[Buffer], mode: int = SHARED) -> None:
     """Make `parts`, one after the other, the content of `path` in one step; its directory is made."""
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path, mode) as temporary, temporary.open("wb") as file:
         for part in parts:
             file.write(part)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, mode: int = SHARED) -> Iterator[Path]:
     """The path of a temporary file for the with-block to write; it becomes `path` in one step when all went well, and
     vanishes otherwise. No two writers share one, and whoever ends last has written the file."""
     if not path.name:
@@ -55,7 +58,9 @@ def replacing(path: Path) -> Iterator[Path]:
     # Not by the module tempfile: its files can be read by their owner alone.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent, mode)
+        if mode == PRIVATE:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT, PRIVATE))
         yield temporary
         put_in_place(temporary, path)
     except OSError as error:
@@ -63,6 +68,16 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def make_directory(path: Path, mode: int = PRIVATE) -> None:
+    """Make a directory, if there is none, for files of that mode; those above it are for others too."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700 if mode == PRIVATE else 0o777)
+
+
+def appending(path: Path) -> FileIO:
+    """A private file, which is made if there is none, to add to its end at once; OSError where the system refuses."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "ab", buffering=0)
 
 
 def put_in_place(complete: Path, path: Path) -> None:
@@ -81,6 +96,21 @@ def writing(path: Path) -> Iterator[None]:
         raise StorageError(
             f"{path} could not be written: {error.strerror}; mend that and continue; what was complete is kept"
         ) from error
+
+
+def append(path: Path, content: bytes, length: int | None = None) -> None:
+    """Add to the end of a private file, all or nothing: where the disk takes a part, that is cut off again, down to the
+    file's `length` before, if it is known."""
+    with writing(path), appending(path) as file:
+        before = os.stat(path).st_size if length is None else length
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise
 
 
 def sync(path: Path) -> None:
@@ -120,11 +150,15 @@ class StoredFile(NamedTuple):
 
 
 class Store:
-    """The newest `keep` files of a numbered series in a directory of their own."""
+    """The newest `keep` files of a numbered series in a directory of their own, and those of the older ones that
+    `also` names, given the numbers of all, ascending. All of them are private."""
 
-    def __init__(self, directory: Path, keep: int = 2) -> None:
+    def __init__(
+        self, directory: Path, keep: int = 2, also: Callable[[list[int]], Collection[int]] = lambda numbers: ()
+    ) -> None:
         self.directory = directory
         self.keep = keep
+        self._also = also
 
     @property
     def numbers(self) -> list[int]:
@@ -139,10 +173,12 @@ class Store:
     def write(self, number: int, parts: Iterable[Buffer]) -> Path:
         """`save` for content that comes in parts, one after the other."""
         path = self.directory / f"{number:09d}.saved"
-        write(path, _with_footer(parts))
+        write(path, _with_footer(parts), PRIVATE)
         remove_leftovers(self.directory)
         older = [p for p in self._files() if p.name <= path.name]
-        for unwanted in set(self._files()) - set(older[-self.keep :]):
+        also = self._also([int(p.stem) for p in older])
+        wanted = {*older[-self.keep :], *(p for p in older if int(p.stem) in also)}
+        for unwanted in set(self._files()) - wanted:
             unwanted.unlink(missing_ok=True)
         return path
 

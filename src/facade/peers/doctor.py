@@ -13,13 +13,16 @@ from facade.core.local_parts import published
 from facade.core.tree import row_bytes
 from facade.core.turn import listed
 from facade.errors import FacadeError
+from facade.peers.node.checkpoints import MOST
 from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.protocol import descriptors
 from facade.peers.protocol.link_speed import LinkSpeed, SpeedProbe
 from facade.peers.protocol.refusals import RefusedError
 from facade.peers.protocol.rpc import Credentials, Link
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.protocol.wire import MessageForm
-from facade.peers.trust import identity
+from facade.peers.trust import expiry, identity
+from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Limits, Membership
 from facade.peers.trust.site import Site
 
@@ -34,24 +37,26 @@ class Finding(NamedTuple):
     says: str
 
 
-def examine(home: Path) -> list[Finding]:
-    """All findings; the list ends early where nothing further can be looked at."""
+def examine(home: Path, ask: Ask = cannot_ask) -> list[Finding]:
+    """All findings; the list ends early where nothing further can be looked at. `ask` gives the passphrase of encrypted
+    keys."""
     findings: list[Finding] = []
     try:
-        for finding in _examine(home):
+        for finding in _examine(home, ask):
             findings.append(finding)
     except FacadeError as error:
         findings.append(Finding("problem", str(error)))
     return findings
 
 
-def _examine(home: Path) -> Iterator[Finding]:
-    site = Site.load(home)
+def _examine(home: Path, ask: Ask) -> Iterator[Finding]:
+    site = Site.load(home, ask)
     yield Finding("ok", "keys and node.toml are there, and the keys are private")
     yield from _settings_of_others(home / "node.toml")
     yield _dates("this site", site.certificate)
     membership = site.membership()
     yield Finding("ok", f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
+    yield from _last_day(membership)
     for member in membership.members:
         finding = _dates(member.id, member.certificate)
         if finding.kind == "problem" or identity.days_left(member.certificate) < _FEW_DAYS:
@@ -64,6 +69,7 @@ def _examine(home: Path) -> Iterator[Finding]:
     yield _agreement(epoch)
     yield from (Finding("note", str(warning.message)) for warning in caught)
     yield _disk(site, epoch)
+    yield _descriptors(membership)
     yield from _exchange(epoch, speeds)
 
 
@@ -87,6 +93,16 @@ def _dates(whose: str, certificate: str | bytes) -> Finding:
     return Finding("ok", f"the certificate of {whose} is good for {left:.0f} days")
 
 
+def _last_day(membership: Membership) -> Iterator[Finding]:
+    left = expiry.days_left(membership.expires)
+    if left is None:
+        return
+    if left < 0:
+        yield Finding("problem", f"the list expired after {membership.expires}; ask the admin for the next one")
+    else:
+        yield Finding("note" if left < _FEW_DAYS else "ok", f"the list is good for {left} days and today, in UTC")
+
+
 def _agreement(epoch: SiteEpoch) -> Finding:
     """Sites that print the same two marks play the same experiment on data of the same form."""
     images = sum(len(rows) for rows in epoch.shard.data.rows)
@@ -97,7 +113,7 @@ def _agreement(epoch: SiteEpoch) -> Finding:
 
 def _disk(site: Site, epoch: SiteEpoch) -> Finding:
     state = epoch.setup.algorithm.init(epoch.shard)
-    needed = row_bytes(state) * (4 + epoch.membership.limits.window)
+    needed = row_bytes(state) * (4 + MOST + epoch.membership.limits.window)
     free = shutil.disk_usage(site.home).free
     return Finding(
         "ok" if free > needed else "problem",
@@ -105,11 +121,26 @@ def _disk(site: Site, epoch: SiteEpoch) -> Finding:
     )
 
 
+def _descriptors(membership: Membership) -> Finding:
+    """Files and connections that a node, which allows itself all it may, can have open."""
+    needs, may = descriptors.needed(membership.n), descriptors.highest_limit()
+    if may < needs:
+        return Finding(
+            "problem",
+            f"open files: {needs} are needed with {membership.n} members, this user may have {may};"
+            " raise the limit (ulimit -Hn, or LimitNOFILE= of a systemd unit)",
+        )
+    return Finding("ok", f"open files: {needs} are needed, {may} are allowed")
+
+
 def _peers(site: Site, membership: Membership, speeds: dict[str, LinkSpeed]) -> Iterator[Finding]:
     """Call every peer; how fast those are that answer is added to `speeds`."""
     number = membership.number(site.settings.id)
     for member in membership.members:
         if member.id == site.settings.id:
+            continue
+        if member.id in site.settings.ignore:
+            yield Finding("note", f"{member.id} is ignored, as node.toml says")
             continue
         link = Link(Credentials(site.tls_key, site.certificate), member, membership.limits.chunk)
         caller = SpeedProbe(link, membership, number)

@@ -17,7 +17,7 @@ from facade.core.types import Row
 from facade.errors import FacadeError, StoppedError
 from facade.experiment.config import Experiment
 from facade.files import store
-from facade.peers.after.outcome import Outcome
+from facade.peers.after.outcome import Outcome, deployed_model
 from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.trust.identity import Join
@@ -53,7 +53,7 @@ class Founded:
 def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> Iterator[Founded]:
     """A federation of sites below `base`, each with its share of the experiment's data."""
     with store.writing(base):
-        base.mkdir(parents=True, exist_ok=True)
+        store.make_directory(base)
     admin = identity.new_signing_key(base / "admin.key")
     width = len(str(experiment.n - 1))
     with contextlib.ExitStack() as stack:
@@ -64,14 +64,15 @@ def founded(experiment: Experiment, base: Path, policy: str, limits: Limits) -> 
             # Everything here belongs to one person, who wrote the experiment: all that it asks for is allowed.
             names = {text for _, text in foreign_names(experiment.model_dump())}
             allow = [*sorted(names), ALLOWS_ATTACK]
-            settings = {"data": {"source": "experiment", "root": experiment.data.root}, "allow": allow}
+            data = {"source": "experiment", "root": experiment.data.root, "path": experiment.data.path}
+            settings = {"data": data, "allow": allow}
             new = NewSite(id, f"127.0.0.1:{port.getsockname()[1]}", [admin], settings)
             joins.append(Join.load(found_site(base / id, new)))
             homes.append(base / id)
         terms = Terms(experiment.name, [admin], policy, limits)
         signed = found_federation(joins, experiment, terms).sign([base / "admin.key"])
         for home in [base, *homes]:
-            store.replace(home / "membership.json", signed.encode())
+            store.replace(home / "membership.json", signed.encode(), store.PRIVATE)
         yield Founded(homes, ports)
 
 
@@ -197,10 +198,9 @@ def _follow(processes: Processes, recorder: Recorder) -> None:
 def _finished(homes: list[Path], recorder: Recorder) -> Result:
     """The sites' rows, models and hashes as one run."""
     import torch
-    from safetensors.torch import load_file
 
     recorder.keep(in_order([row for home in homes for row in RunDirectory(home / "run").rows]))
-    each = [load_file(home / "run" / "model.safetensors") for home in homes]
+    each = [deployed_model(home / "run") for home in homes]
     models = {name: torch.cat([model[name] for model in each]) for name in sorted(each[0])}
     outcomes = [outcome for home in homes if (outcome := Outcome.load(home / "run")) is not None]
     final = FinalState(

@@ -24,7 +24,7 @@ from facade.report.panels import Figure
 from facade.report.protection import protection
 from facade.report.samples import samples
 from facade.report.verdicts import priors, verdicts
-from facade.runs.history import History
+from facade.runs.history import History, unsealed
 from facade.runs.run_directory import RunDirectory
 
 
@@ -110,6 +110,8 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
     notes = list(dict.fromkeys(note for run in comparison.runs for note in run.data.get("notes", [])))
     if any(run.data.get("overlapping") for run in comparison.runs):
         notes.append("nodes hold copies of the same images: good for studies of scale, not of accuracy")
+    if word := unsealed(comparison.runs):
+        notes.append(word)
     return {
         "title": comparison.title,
         "verdicts": verdicts(comparison),

@@ -1,24 +1,25 @@
 """Stop and go: what a run needs to continue, to the bit, as if nothing had happened.
 
 A checkpoint holds the state of all nodes at the start of a round, as safetensors, and how long the
-run's files were at that moment: whatever was appended later is cut off and computed again. It does
+run's files were at that moment, with their SHA-256: whatever was appended later is cut off and computed again. It does
 not know how nodes are split over shards or threads.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
 from facade.core import tree
 from facade.core.tree import Params
-from facade.core.types import Ids
+from facade.core.types import Ids, Row
 from facade.errors import RunDirectoryError
+from facade.files.growing_file import Mark
 from facade.runs.run_directory import RunDirectory
-from facade.runs.saved_states import ROWS, SavedStates
+from facade.runs.saved_states import ROWS, Facts, SavedStates
 from facade.runs.state_files import PiecewiseTree
 
 FILES = (ROWS, "timings.jsonl")
@@ -36,6 +37,14 @@ class Checkpoint:
     """Bytes of every file of FILES."""
     seconds: float
     """Computing time so far."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Of every file of FILES, up to its length, and of those that describe the run; empty in versions without it."""
+    environment: Row | None = None
+    """What environment.json said."""
+
+    def mark_of(self, name: str) -> Mark:
+        """How far a file of FILES had grown."""
+        return Mark(self.lengths[name], self.sha256.get(name))
 
     def start_of(self, nodes: Ids) -> Start:
         """Where some nodes continue."""
@@ -69,12 +78,19 @@ class Checkpoints:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._states = SavedStates(directory, 2, lambda facts: int(facts["lengths"][ROWS]))
+        self._states = SavedStates(directory, 2, _rows_before)
 
     def save(self, round: int, state: PiecewiseTree, seconds: float) -> None:
         """Store the state of all nodes at the start of a round; rows made before it are written."""
-        lengths = {name: self._directory.length(name) for name in FILES}
-        self._states.save(round, state, {"round": round, "lengths": lengths, "seconds": seconds})
+        marks = {name: self._directory.mark(name) for name in FILES}
+        facts = {
+            "round": round,
+            "lengths": {name: mark.length for name, mark in marks.items()},
+            "seconds": seconds,
+            "sha256": {**self._directory.written, **{name: mark.sha256 for name, mark in marks.items()}},
+            "environment": self._directory.environment,
+        }
+        self._states.save(round, state, facts)
 
     def restore(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with the run's files cut back to it; None if there is
@@ -85,8 +101,12 @@ class Checkpoints:
                 warnings.warn("no checkpoint is left to continue from; starting again from the beginning", stacklevel=2)
             return None
         checkpoint = Checkpoint(state=saved.state, **saved.facts)
+        self._directory.expect({name: seal for name, seal in checkpoint.sha256.items() if name not in FILES})
         for name, length in checkpoint.lengths.items():
-            self._directory.cut(name, min(length, self._directory.length(name)))  # of timings, some may be lost
+            whole = self._directory.growing(name).begins_with(checkpoint.mark_of(name))
+            self._directory.cut(name, length if whole or name == ROWS else 0)
+            if not whole:  # of timings, some may be lost, and nothing depends on them
+                warnings.warn(f"{self._directory.path / name} is cut off or damaged; it is begun anew", stacklevel=2)
         return checkpoint
 
     @property
@@ -97,3 +117,7 @@ class Checkpoints:
     def remove(self) -> None:
         """A complete run needs none."""
         self._states.remove()
+
+
+def _rows_before(facts: Facts) -> Mark:
+    return Mark(int(facts["lengths"][ROWS]), facts.get("sha256", {}).get(ROWS))

@@ -16,6 +16,8 @@ from facade.learning import machine
 
 _DECIDES_BITS = ("torch", "numpy", "cpu", "executor")
 """Entries that can change the last bits of a result."""
+CODE = "code"
+"""The entry with the SHA-256 of the user's own code, by the name that the experiment gives it."""
 
 
 def versions() -> Row:
@@ -52,8 +54,8 @@ class Continuation(NamedTuple):
 
     recorded: Row
     """What environment.json says from now on."""
-    deciding: list[str]
-    """In words, changes with which results need not be equal to the bit."""
+    warnings: list[str]
+    """Sentences on changes with which results need not be equal to the bit."""
 
 
 def continued(recorded: Row, now: Row, rounds: int) -> Continuation:
@@ -65,4 +67,25 @@ def continued(recorded: Row, now: Row, rounds: int) -> Continuation:
     stages = [*recorded.get("continued", []), {"after_round": rounds, **changed}]
     keys = [key for key in _DECIDES_BITS if key in changed]
     deciding = differences({key: before.get(key) for key in keys}, {key: changed[key] for key in keys})
-    return Continuation({**recorded, "continued": stages}, deciding)
+    said = []
+    if deciding:
+        said.append(f"continuing in another environment ({', '.join(deciding)}): results need not be equal to the bit")
+    if code := changed_code(before.get(CODE), now.get(CODE, {})):
+        said.append(
+            f"continuing with other code than the run had up to round {rounds} ({', '.join(code)}): its results will be"
+            " those of neither; to compute it with one code, start again in another directory"
+        )
+    return Continuation({**recorded, "continued": stages}, said)
+
+
+def changed_code(before: Row | None, now: Row) -> list[str]:
+    """In words, the user's own code that is other than it was; none where that was not written down."""
+    return (
+        []
+        if before is None
+        else [
+            f"{name}: its source has SHA-256 {str(now.get(name))[:16]}..., {str(sha256)[:16]}... then"
+            for name, sha256 in before.items()
+            if now.get(name) != sha256
+        ]
+    )

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -78,6 +78,8 @@ class History:
     """What federation.json says."""
     survey: SurveyFacts | None = None
     """What became of the survey of which nodes look alike, where there was one."""
+    sealed: bool = False
+    """Whether its files have checksums, with which they were compared; those of older versions have none."""
 
     @property
     def clusters(self) -> int:
@@ -197,6 +199,7 @@ def load(path: str | Path) -> History:
         nodes=nodes,
         data=facts,
         survey=survey_of(gathered.one_node),
+        sealed=bool(directory.seals),
     )
 
 
@@ -265,6 +268,15 @@ def _runs_below(path: Path) -> Iterator[Path]:
     elif path.is_dir():
         for child in sorted(path.iterdir()):
             yield from _runs_below(child)
+
+
+def unsealed(runs: Sequence[History]) -> str:
+    """A word on runs whose files have no checksums; empty where all have."""
+    count = sum(not run.sealed for run in runs)
+    if not count:
+        return ""
+    which = "Not sealed" if count == len(runs) else f"{count} of {len(runs)} runs are not sealed"
+    return f"{which}: older than checksums, so that damage to their files would not be noticed."
 
 
 def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -23,8 +24,11 @@ from facade.core.tree import Params
 from facade.core.types import Row
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
+from facade.experiment.own_code import own_code
 from facade.experiment.setup import set_up
+from facade.files import seals
 from facade.learning.learner import Learner
+from facade.runs.environment import CODE, changed_code, environments
 from facade.runs.federation_facts import federation_without_samples
 from facade.runs.honest_nodes import of_honest
 from facade.runs.run_directory import RunDirectory
@@ -67,13 +71,18 @@ class Result:
                 f"{path} holds what a run found but not its models; compute it again: facade run"
                 f" {quote(f'{path}/experiment.toml')}"
             )
+        directory.content("experiment.toml")
         experiment = Experiment.load(directory.path / "experiment.toml")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the run said what it had to say
             here = experiment.with_("runtime.device=cpu")  # whatever the run was computed on
             learner = set_up(here, federation_without_samples(directory.read("federation.json"))).learner
-        models = load_file(directory.path / "models.safetensors")
-        return cls(experiment, directory.rows, directory.read("result.json"), models, learner, directory.path)
+        then, now = environments(directory.read("environment.json"))[-1], own_code(experiment.model_dump())
+        for changed in changed_code(then.get(CODE), now):
+            warnings.warn(f"the code that {path} was computed with is not what is here now ({changed})", stacklevel=2)
+        summary = directory.read("result.json")
+        models = _models(directory, summary)
+        return cls(experiment, directory.rows, summary, models, learner, directory.path)
 
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
@@ -81,6 +90,20 @@ class Result:
         if not 0 <= node < self.experiment.n:
             raise IndexError(f"node {node} does not exist; nodes are 0 to {self.experiment.n - 1}")
         return self.learner.module(tree.rows(self.models, node))
+
+
+def _models(directory: RunDirectory, summary: Row) -> Params:
+    """The models of a run, which fit its summary: also that of a version before there were seals says their SHA-256."""
+    path = directory.path / "models.safetensors"
+    directory.check_file(path.name)
+    try:
+        models = load_file(path)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise seals.unreadable(path, error) from None
+    if path.name not in directory.seals and "model_sha256" in summary:
+        n = len(next(iter(models.values())))
+        seals.check(path, tree.joint(tree.digests(models, n)), summary["model_sha256"])
+    return models
 
 
 def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = ()) -> Row:

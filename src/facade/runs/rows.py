@@ -12,6 +12,7 @@ from typing import overload
 
 from facade.core.types import Row
 from facade.errors import RunDirectoryError
+from facade.files import seals
 
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
@@ -23,11 +24,17 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 class RowsFile(Sequence[Row]):
-    """The rows of a run, read from the file whenever they are asked for and never all kept. A
-    half-written last row, as a crash leaves one, is left out with a warning."""
+    """The rows of a run, read from the file whenever they are asked for and never all kept; where the SHA-256 of the
+    file is known, it is checked before. A half-written last row, as a crash leaves one, is left out with a warning."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sha256: str | None = None) -> None:
         self.path = path
+        self._sha256 = sha256
+
+    def check(self) -> None:
+        """DamagedFileError unless the file is as it was written, so far as that is known."""
+        if self._sha256 is not None:
+            seals.check(self.path, seals.sha256_of(self.path), self._sha256)
 
     def __iter__(self) -> Iterator[Row]:
         for number, line in enumerate(self._lines(), 1):
@@ -37,6 +44,7 @@ class RowsFile(Sequence[Row]):
             yield self._row(number, line)
 
     def _lines(self) -> Iterator[bytes]:
+        self.check()  # apart, for the first row must not be used before the last is known to be whole
         opened = gzip.open if self.path.suffix == ".gz" else open
         try:
             with opened(self.path, "rb") as file:

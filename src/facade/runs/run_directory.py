@@ -8,16 +8,21 @@ timings.jsonl        seconds per phase between evaluations, and up to where it w
 checkpoints/         while the run is under way: what is needed to continue it
 models.safetensors   the deployed model of every node, stacked along the first axis
 result.json          the summary, written last: its presence says that the run is complete
+
+Files are private to their owner. Each is covered by a SHA-256 that is checked before the file is used: result.json has
+its own and those of all others, a checkpoint those of the files beside it, experiment.toml its own in its last line. A
+run of a version before there were such seals is read like any other, and counts as not sealed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from shlex import quote
 
@@ -27,7 +32,8 @@ from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.decisive_settings import decisive_settings, differences
-from facade.files import store
+from facade.files import seals, store
+from facade.files.growing_file import GrowingFile, Mark
 from facade.files.locks import lock
 from facade.runs import state_files
 from facade.runs.environment import continued
@@ -39,6 +45,13 @@ _OF_TRACKERS = ("tensorboard", "wandb")
 """Directories that a tracker makes before the run has begun; one that then fails leaves nothing else."""
 _LOCK = ".lock.tmp"
 """Made where directories cannot be locked; `store.is_temporary` takes it for nothing of the run."""
+_EXPERIMENT, _FEDERATION, _ENVIRONMENT = "experiment.toml", "federation.json", "environment.json"
+_SUMMARIES = ("result.json", "outcome.json")
+"""The file with the seals of the others is written last: that of a run, and that of a site."""
+
+
+class BusyError(RunDirectoryError):
+    """Another process is computing the run."""
 
 
 class RunDirectory:
@@ -46,6 +59,11 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._growing: dict[str, GrowingFile] = {}
+        self._written: dict[str, str] = {}
+        """The SHA-256 of files as they were written, or found good, by this object."""
+        self.environment: Row | None = None
+        """What environment.json says of a run that is being computed."""
 
     @property
     def finished(self) -> bool:
@@ -61,7 +79,16 @@ class RunDirectory:
     def rows(self) -> RowsFile:
         """The facts of the run."""
         kept = self.path / "rows.jsonl.gz"
-        return RowsFile(kept if kept.exists() else self.path / "rows.jsonl")
+        path = kept if kept.exists() else self.path / "rows.jsonl"
+        return RowsFile(path, self.seals.get(path.name))
+
+    @property
+    def seals(self) -> Mapping[str, str]:
+        """The SHA-256 of the files of a finished run, by name; none where it is not finished, or not sealed."""
+        for name in _SUMMARIES:
+            if (self.path / name).exists():
+                return seals.read_json(self.path / name).files or {}
+        return {}
 
     @property
     def resume_command(self) -> str:
@@ -97,7 +124,7 @@ class RunDirectory:
         """The resolved experiment, with fields that are younger than the run at their defaults. One with a user's own
         algorithm, which is not imported for that, or of a version that had other fields is as it was written."""
         try:
-            written = tomllib.loads((self.path / "experiment.toml").read_text())
+            written = tomllib.loads(self.content(_EXPERIMENT).decode())
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{self.path} holds no run: experiment.toml cannot be read ({error})") from None
         try:
@@ -107,24 +134,43 @@ class RunDirectory:
 
     def read(self, name: str) -> Row:
         """A JSON file of the run."""
+        path = self.path / name
         try:
-            content: Row = json.loads((self.path / name).read_text())
+            if name in _SUMMARIES:
+                return seals.read_json(path).content
+            content: Row = json.loads(self.content(name))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise RunDirectoryError(f"{self.path / name} cannot be read ({reason}); the run is not whole") from None
+            raise RunDirectoryError(f"{path} cannot be read ({reason}); the run is not whole") from None
         return content
+
+    def content(self, name: str) -> bytes:
+        """A file of the run, as it was written; DamagedFileError if it is not, OSError if it is not there."""
+        content = (self.path / name).read_bytes()
+        self._check(name, seals.sha256(content))
+        if name == _EXPERIMENT:
+            seals.check_text(self.path / name, content)
+        return content
+
+    def check_file(self, name: str) -> None:
+        """DamagedFileError unless a file of a finished run, which may be large, is as it was written."""
+        if name in self.seals:
+            self._check(name, seals.sha256_of(self.path / name))
+
+    def _check(self, name: str, found: str) -> None:
+        seals.check(self.path / name, found, self.seals.get(name, found))
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
         """Make the directory and keep other processes from writing to it meanwhile."""
         with contextlib.ExitStack() as opened:
             try:
-                self.path.mkdir(parents=True, exist_ok=True)
+                store.make_directory(self.path)
                 handle = os.open(self.path, os.O_RDONLY)
                 opened.callback(os.close, handle)
                 locked = self._locked(handle)
                 if not locked:  # NFS locks nothing but files that are open for writing
-                    handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+                    handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, store.PRIVATE)
                     opened.callback(os.close, handle)
                     locked = self._locked(handle)
                 if locked:
@@ -143,31 +189,46 @@ class RunDirectory:
         try:
             return lock(handle)
         except BlockingIOError:
-            raise RunDirectoryError(f"{self.path}: another process is computing this run; wait for it") from None
+            raise BusyError(f"{self.path}: another process is computing this run; wait for it") from None
 
     def begin(self, experiment: Experiment, federation: Federation, environment: Row) -> None:
         """Write what is known before the first round; an earlier beginning of the same run is
         written over, its rows are cut."""
-        store.replace(self.path / "experiment.toml", experiment.toml().encode())
-        store.replace_json(self.path / "federation.json", federation_facts(federation))
-        store.replace_json(self.path / "environment.json", environment)
+        self._write(_EXPERIMENT, [seals.sealed_text(experiment.toml())])
+        self._write(_FEDERATION, [_json(federation_facts(federation))])
+        self._write_environment(environment)
         self.cut("rows.jsonl", 0)
         self.cut("timings.jsonl", 0)
 
-    def resume(self, federation: Federation, environment: Row, rounds: int) -> None:
+    def resume(self, federation: Federation, environment: Row, rounds: int, recorded: Row | None = None) -> None:
         """Refuse to continue, after so many rounds, on other data; note an environment that is another than before, and
-        warn where it cannot give the same bits."""
+        warn where it cannot give the same bits. `recorded`: what environment.json said by then; a continuation that a
+        crash ended before its first checkpoint has left nothing, and is forgotten."""
         self.check_data(federation)
-        recorded = self.read("environment.json")
+        recorded = self.read(_ENVIRONMENT) if recorded is None else recorded
         continuation = continued(recorded, environment, rounds)
-        if continuation.recorded != recorded:
-            store.replace_json(self.path / "environment.json", continuation.recorded)
-        if continuation.deciding:
-            warnings.warn(
-                f"continuing in another environment ({', '.join(continuation.deciding)}): results need not be equal to"
-                " the bit",
-                stacklevel=2,
-            )
+        self._write_environment(continuation.recorded)
+        for sentence in continuation.warnings:
+            warnings.warn(sentence, stacklevel=2)
+
+    @property
+    def written(self) -> Mapping[str, str]:
+        """The SHA-256 of what describes the run, which nothing changes while it is computed."""
+        for name in (_EXPERIMENT, _FEDERATION):
+            if name not in self._written:
+                self._written[name] = seals.sha256(self.content(name))
+        return {name: self._written[name] for name in (_EXPERIMENT, _FEDERATION)}
+
+    def expect(self, written: Mapping[str, str]) -> None:
+        """DamagedFileError unless files have the SHA-256 that a checkpoint wrote down."""
+        for name, expected in written.items():
+            remedy = "restore it from a copy, or compute the run again in another directory"
+            seals.check(self.path / name, seals.sha256_of(self.path / name), expected, remedy)
+        self._written |= written
+
+    def _write_environment(self, environment: Row) -> None:
+        self._write(_ENVIRONMENT, [_json(environment)])
+        self.environment = environment
 
     def check_data(self, federation: Federation) -> None:
         """RunDirectoryError unless these are the data of the run."""
@@ -178,25 +239,47 @@ class RunDirectory:
                 " restore them, or start again in another directory"
             )
 
+    def growing(self, name: str) -> GrowingFile:
+        """A file of the run that lines are appended to."""
+        return self._growing.setdefault(name, GrowingFile(self.path / name))
+
     def append(self, name: str, rows: list[Row]) -> None:
         """Add lines to a file of the run."""
-        with store.writing(self.path / name), (self.path / name).open("a") as file:
-            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        self.growing(name).append(lines.encode())
 
-    def length(self, name: str) -> int:
-        """Bytes of a file of the run, 0 if there is none; they are on the disk when this returns."""
-        if not (self.path / name).exists():
-            return 0
-        store.sync(self.path / name)
-        return (self.path / name).stat().st_size
+    def mark(self, name: str) -> Mark:
+        """How far a file of the run has grown; that much is on the disk when this returns."""
+        return self.growing(name).mark()
 
     def cut(self, name: str, length: int) -> None:
         """Keep the first `length` bytes of a file of the run."""
-        with store.writing(self.path / name), (self.path / name).open("ab") as file:
-            file.truncate(length)
+        self.growing(name).cut(length)
+
+    @property
+    def written_rows(self) -> RowsFile:
+        """The facts of a run under way; DamagedFileError for what the disk has made others of."""
+        return RowsFile(self.path / "rows.jsonl", self.mark("rows.jsonl").sha256)
 
     def finish(self, models: PiecewiseTree, summary: Row) -> None:
-        """Write the final models and, last of all, the summary."""
-        store.sync(self.path / "rows.jsonl")
-        store.write(self.path / "models.safetensors", state_files.file_parts(models))
-        store.replace_json(self.path / "result.json", summary)
+        """Write the final models and, last of all, the summary, with the seals of all files."""
+        growing = {name: self.mark(name).sha256 or "" for name in ("rows.jsonl", "timings.jsonl")}
+        self._write("models.safetensors", state_files.file_parts(models))
+        files = {**self._written, **self.written, **growing}
+        store.replace(self.path / "result.json", seals.sealed_json(summary, files), store.PRIVATE)
+
+    def _write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Replace a file, and know its SHA-256."""
+        digest = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes | memoryview]:
+            for part in parts:
+                digest.update(part)
+                yield part
+
+        store.write(self.path / name, hashed(), store.PRIVATE)
+        self._written[name] = digest.hexdigest()
+
+
+def _json(content: Row) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

@@ -19,10 +19,11 @@ from facade.core.types import Row
 from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError, StoppedError
 from facade.experiment.config import Experiment
+from facade.experiment.own_code import own_code
 from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
-from facade.runs.environment import environment
+from facade.runs.environment import CODE, environment
 from facade.runs.guard_facts import backdoor_facts, guard_facts
 from facade.runs.honest_nodes import of_honest
 from facade.runs.result import Result, health_of_heads, judge, summarise
@@ -157,9 +158,11 @@ class Recorder:
         self._rows = []
         setup, files = self.setup, self._files
         where = environment(setup.learner.threads if threads is None else threads, setup.learner.executor.name)
+        if code := own_code(setup.experiment.model_dump()):
+            where[CODE] = code
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
-            files.resume(setup.federation, where, checkpoint.round)
+            files.resume(setup.federation, where, checkpoint.round, checkpoint.environment)
         self._kept = checkpoint.round if checkpoint else 0
         self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
         if files is not None and checkpoint is None:
@@ -223,7 +226,7 @@ class Recorder:
     def finish(self, final: FinalState, facts: Row | None = None) -> Result:
         """Sum up the run from its rows and what is left of the nodes; `facts` are added to the summary."""
         setup, files = self.setup, self._files
-        rows = self._rows if files is None else files.rows
+        rows = self._rows if files is None else files.written_rows
         seconds = time.perf_counter() - self._started
         summary = self._summary(rows) | {
             "seconds": seconds,

@@ -60,7 +60,7 @@ def _written(error: Exception, file: Path) -> str:
     raised = getattr(error, "cause", None) or error  # Ray wraps what was raised in a worker
     summary = f"{type(raised).__name__}: {raised}".splitlines()[0]
     try:
-        store.replace(file, "".join(traceback.format_exception(error)).encode())
+        store.replace(file, "".join(traceback.format_exception(error)).encode(), store.PRIVATE)
     except StorageError as complaint:
         return f"{summary}; {complaint}"
     return f"{summary}; {file} says where"

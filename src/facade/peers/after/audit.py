@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from facade.errors import ExperimentError
-from facade.peers.after.site_log import Committed, Heard, Judged, Log, Mixed, Started, TurnedAway, When
+from facade.peers.after.replay import Replay, kept_messages, replay
+from facade.peers.after.site_log import Committed, Heard, Judged, Log, Mixed, Started, TurnedAway, Used, WentBack, When
 from facade.peers.after.suspects import Suspect, Word, suspects
+from facade.peers.node.verdicts import used_sha256
 from facade.peers.protocol.access import Access
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust.membership import Epochs, Membership, vouched
-from facade.peers.trust.site import foreign_names
+from facade.peers.trust.site import Settings, foreign_names
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,21 @@ class Audit:
     """What could not be judged."""
     suspects: list[Suspect] = field(default_factory=list)
     """Members of whose messages the others used clearly less than of most members'."""
+    replayed: int = 0
+    """Exchanges that were mixed again."""
 
 
-def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
+@dataclass(frozen=True)
+class Again:
+    """What is to be played again."""
+
+    homes: Sequence[Path] = ()
+    """Directories of sites whose logs are given, with their data."""
+    messages: Sequence[Path] = ()
+    """Directories of messages, beside those that these sites keep."""
+
+
+def audit(logs: Sequence[Path], lists: Sequence[Path], again: Again | None = None) -> Audit:
     """Compare the logs of a run. `lists` are the membership.json files that it was played by, one per epoch; whoever
     gives them vouches for them."""
     epochs = Epochs()
@@ -54,18 +68,21 @@ def audit(logs: Sequence[Path], lists: Sequence[Path]) -> Audit:
     members = {member.id for membership in epochs.known for member in membership.members}
     heard = [(event, log.id) for log in by_site.values() for event in log.heard]
     _check_epochs([event for event, _ in heard], epochs)
-    findings = [sentence for log in by_site.values() for sentence in (*_order(log), *_unheard(log, epochs))]
+    findings = [sentence for log in by_site.values() for sentence in (*_order(log), *_mixing(log, epochs))]
     strays, unjudged = _strays(heard, epochs)
+    astray, ways_back = _ways_back(by_site.values(), epochs)
     disputes, cut = _disputes(heard, by_site)
+    replayed = _replayed(by_site, epochs, again or Again())
     last_round = epochs.known[-1].experiment["training"]["rounds"]
     return Audit(
         sorted(by_site),
         sorted(members - set(by_site)),
         len({event.round for event, _ in heard}),
         len({(event.epoch, event.round, event.peer, receiver) for event, receiver in heard}),
-        [*findings, *disputes, *strays],
-        [*unjudged, *cut],
+        [*findings, *disputes, *strays, *astray, *replayed.findings],
+        [*unjudged, *cut, *ways_back, *replayed.notes],
         suspects([word for log in by_site.values() for word in _words(log, last_round)]),
+        replayed.rounds,
     )
 
 
@@ -109,20 +126,56 @@ def _order(log: Log) -> list[str]:
     return findings
 
 
-def _unheard(log: Log, epochs: Epochs) -> list[str]:
-    """Members whose messages were mixed though none of them had come."""
+def _mixing(log: Log, epochs: Epochs) -> list[str]:
+    """Members whose messages were mixed though none of them had come; and rounds in which a log contradicts its own
+    digest of what was used."""
     members = {membership.epoch: [member.id for member in membership.members] for membership in epochs.known}
-    heard = {(event.epoch, event.round, event.peer) for event in log.heard}
+    heard = {(event.epoch, event.round, event.peer): event.sha256 for event in log.heard}
+    mixed: dict[When, dict[str, str]] = {}
+    judged: dict[When, Judged] = {}
     findings = []
     for event in log.events:
         if isinstance(event, Mixed):
             ids = members.get(event.epoch, [])
-            mixed = [ids[i] if 0 <= i < len(ids) else f"member number {i}" for i in event.heard]
-            without = [id for id in mixed if (event.epoch, event.round, id) not in heard]
+            who = [ids[i] if 0 <= i < len(ids) else f"member number {i}" for i in event.heard]
+            at = When(event.epoch, event.round)
+            mixed[at] = {id: heard.get((*at, id), "") for id in who}
+            judged.pop(at, None)  # by a verdict on what the round was mixed from before
             findings += [
-                f"round {event.round}: {log.id} mixed a message of {id} without having heard it" for id in without
+                f"round {event.round}: {log.id} mixed a message of {id} without having heard it"
+                for id, digest in mixed[at].items()
+                if not digest
             ]
+        elif isinstance(event, Judged):
+            judged[When(event.epoch, event.round)] = event
+        elif isinstance(event, Used):
+            at = When(event.epoch, event.round)
+            if _contradicts(event, mixed.get(at), judged.get(at)):
+                findings.append(f"round {at.round}: {log.id} did not use what its log says was heard and dropped")
     return findings
+
+
+def _contradicts(used: Used, mixed: dict[str, str] | None, judged: Judged | None) -> bool:
+    """Whether a digest is not that of the messages that a log says were mixed, and of the verdict on them."""
+    if mixed is None or not all(mixed.values()):
+        return False  # a part of the log is missing, or found already
+    dropped, gate_closed = (judged.dropped, judged.gate_closed) if judged else ({}, False)
+    return used_sha256(mixed, dropped, gate_closed) != used.sha256
+
+
+def _replayed(logs: dict[str, Log], epochs: Epochs, again: Again) -> Replay:
+    """The rounds of sites whose directories are given, played again."""
+    kept = kept_messages([*(home / "run" / "outgoing" for home in again.homes), *again.messages])
+    lists, together = {membership.epoch: membership for membership in epochs.known}, Replay()
+    for home in again.homes:
+        id = Settings.load(home).id
+        if id not in logs:
+            raise ExperimentError(f"{home} is the directory of '{id}', whose log is not among those given")
+        one = replay(home, logs[id], lists, kept)
+        together.rounds += one.rounds
+        together.findings += one.findings
+        together.notes += one.notes
+    return together
 
 
 def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[list[str], list[str]]:
@@ -151,14 +204,32 @@ def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[lis
     return findings, notes
 
 
+def _ways_back(logs: Iterable[Log], epochs: Epochs) -> tuple[list[str], list[str]]:
+    """Sites that went back by a list that does not; and, as notes, those that went back as they should. Rounds that
+    are played again by another list are other rounds, so that nothing else of an audit depends on it."""
+    lists = {membership.epoch: membership for membership in epochs.known}
+    findings, notes = [], []
+    for log in logs:
+        for event in dict.fromkeys(event for event in log.events if isinstance(event, WentBack)):
+            where = f"{log.id} went back to round {event.round}"
+            listed = lists.get(event.epoch)
+            if listed is None or not listed.goes_back or listed.first_round != event.round:
+                findings.append(f"{where} by the list of epoch {event.epoch}, which does not go back there")
+                continue
+            state = "began anew" if event.state is None else f"went on from its state of round {event.state}"
+            notes.append(f"{where}, by the list of epoch {event.epoch}, and {state}")
+    return findings, notes
+
+
 def _words(log: Log, last_round: int) -> list[Word]:
     """What a site says of what every member sent it. Rounds that were played again count once."""
     came: dict[str, set[int]] = defaultdict(set)
     unused: dict[str, set[int]] = defaultdict(set)
+    silent = {reason.word for reason in Reason if not reason.tells_of_message}
     for event in log.events:
         if isinstance(event, Heard):
             came[event.peer].add(event.round)
-        elif isinstance(event, TurnedAway) and event.reason != Reason.NOT_ADMITTED.word:
+        elif isinstance(event, TurnedAway) and event.reason not in silent:
             came[event.peer].add(event.round)
             unused[event.peer].add(event.round)
         elif isinstance(event, Judged):

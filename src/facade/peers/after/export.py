@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,21 +21,25 @@ from facade.export.model_card import (
 )
 from facade.export.package import WrittenPackage, package
 from facade.export.portable import Deployed
-from facade.peers.after.outcome import SiteFacts, read_site
+from facade.peers.after.outcome import MODEL, Outcome, SiteFacts, deployed_model, read_site
+from facade.peers.node.surroundings import changes, surroundings
+from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
 
 
-def export_site(home: Path, out: Path) -> WrittenPackage:
-    """Write the model that a site deploys, when its run is finished, to the directory `out`."""
-    from safetensors.torch import load_file
-
-    site, path = Site.load(home), home / "run" / "model.safetensors"
-    if not path.exists():
+def export_site(home: Path, out: Path, ask: Ask = cannot_ask) -> WrittenPackage:
+    """Write the model that a site deploys, when its run is finished, to the directory `out`; `ask` gives the passphrase
+    of encrypted keys."""
+    site, path = Site.load(home, ask), home / "run" / MODEL
+    outcome = Outcome.load(site.run)
+    if outcome is None or not path.exists():
         raise ExperimentError(f"{path} is not there; a site has a model when its run is finished: facade node up")
     facts, membership = read_site(site.run / "site.json"), site.membership()
     setup = set_up(site, membership)
-    weights = {name: leaf[0] for name, leaf in load_file(path).items()}
+    for sentence in changes(outcome.surroundings, surroundings(site, membership)):
+        warnings.warn(sentence, stacklevel=2)
+    weights = {name: leaf[0] for name, leaf in deployed_model(site.run).items()}
     stored = setup.federation.training.samples.x.dtype
     balanced = is_balanced(membership.experiment)
     advice = OWN_SHARES if balanced else ""

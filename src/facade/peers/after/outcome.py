@@ -4,26 +4,30 @@ weights."""
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from facade.core import tree
+from facade.core.tree import Params
 from facade.errors import ExperimentError, first_mistake
-from facade.files import store
+from facade.files import seals, store
 from facade.peers.after.suspects import Word
 from facade.peers.node.ledger import Ledger
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Membership
+from facade.runs.run_directory import RunDirectory
+from facade.runs.saved_states import ROWS
 
 if TYPE_CHECKING:
     from facade.experiment.setup import Setup
     from facade.peers.trust.site import Site
 
 _SIGNED = b"facade site 1\n"
+OUTCOME, MODEL = "outcome.json", "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Outcome:
     state_sha256: str
     model_sha256: str
     ledger: dict[str, Any]
+    surroundings: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of what the run depended on beside its own files: node.toml, and code of the site's own."""
 
     @classmethod
     def make(cls, membership: Membership, setup: Setup, id: str, state: Any, ledger: Ledger) -> Outcome:
@@ -56,28 +62,42 @@ class Outcome:
             ledger.plain(),
         )
 
-    def save(self, run: Path, state: Any, setup: Setup) -> None:
-        """Write the deployed model and, last of all, the outcome."""
+    def save(self, directory: RunDirectory, state: Any, setup: Setup) -> None:
+        """Write the deployed model and, last of all, the outcome, with the seals of the files that are final."""
         from safetensors.torch import save
 
         models = setup.algorithm.model(state)
-        store.replace(run / "model.safetensors", save({k: v.clone().contiguous() for k, v in models.items()}))
-        store.replace_json(run / "outcome.json", asdict(self))
+        model = save({k: v.clone().contiguous() for k, v in models.items()})
+        store.replace(directory.path / MODEL, model, store.PRIVATE)
+        files = {ROWS: directory.mark(ROWS).sha256 or "", MODEL: seals.sha256(model)}
+        store.replace(directory.path / OUTCOME, seals.sealed_json(asdict(self), files), store.PRIVATE)
 
     @classmethod
     def load(cls, run: Path) -> Outcome | None:
-        """The outcome of a run that has one."""
-        path = run / "outcome.json"
-        return cls(**json.loads(path.read_text())) if path.exists() else None
+        """The outcome of a run that has one; DamagedFileError if it is not as it was written."""
+        path = run / OUTCOME
+        return cls(**seals.read_json(path).content) if path.exists() else None
+
+
+def deployed_model(run: Path) -> Params:
+    """The model [1, ...] that a finished site deploys; DamagedFileError if its file is not as it was written."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    RunDirectory(run).check_file(MODEL)
+    try:
+        return load_file(run / MODEL)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise seals.unreadable(run / MODEL, error) from None
 
 
 def write_site(site: Site, facts: dict[str, Any]) -> Path:
     """Sign the facts with the site's key and write them to site.json."""
-    key = identity.load_signing_key(site.home / identity.SIGNING_KEY)
+    key = site.signing_key
     signature = key.sign(_SIGNED + identity.canonical(facts)).hex()
     signed = {"site": facts, "signing_key": identity.public_half(key), "signature": signature}
     path = site.run / "site.json"
-    store.replace_json(path, signed)
+    store.replace_json(path, signed, store.PRIVATE)
     return path
 
 
@@ -109,8 +129,9 @@ class Met(BaseModel):
     unused_at_end: Count = 0
 
     def word(self, site: str, member: str) -> Word:
-        """The same as one site's word about a member. Who does not admit the site has sent it nothing."""
-        refused = sum(count for reason, count in self.refused.items() if reason != Reason.NOT_ADMITTED.word)
+        """The same as one site's word about a member. Who does not admit the site, or is ignored, has sent nothing."""
+        silent = {reason.word for reason in Reason if not reason.tells_of_message}
+        refused = sum(count for reason, count in self.refused.items() if reason not in silent)
         return Word(site, member, self.heard + refused, self.unused + refused, bool(self.unused_at_end))
 
 
@@ -121,7 +142,7 @@ class SiteFacts(BaseModel):
 
     id: str
     federation: str
-    experiment_sha256: str
+    experiment_sha256: str = Field(pattern="^[0-9a-f]{64}$")
     algorithm: str
     policy: str
     images: int

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from facade.analysis import metrics
 from facade.errors import ExperimentError
 from facade.peers.after.outcome import SiteFacts, read_site
 from facade.peers.after.suspects import suspects, unused_share
-from facade.peers.trust.membership import vouched
+from facade.peers.trust.membership import Membership, vouched
+from facade.peers.trust.site import foreign_names
 
 
 def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict[str, Any]:
@@ -24,9 +26,7 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
     listed = None if membership is None else vouched(membership)
     sites = [read_site(path, listed) for path in paths]
     members = {member.id for member in listed.members} if listed else {id for site in sites for id in site.ledger}
-    runs = {(site.federation, site.experiment_sha256, len(site.final.confusion)) for site in sites}
-    if len(runs) > 1:
-        raise ExperimentError("these files come from different federations or experiments; compare one at a time")
+    _check_of_one_run(dict(zip(paths, sites, strict=True)), listed)
     twice = sorted(id for id, count in Counter(site.id for site in sites).items() if count > 1)
     if twice:
         raise ExperimentError(f"more than one file is of {', '.join(twice)}; give one file for each site")
@@ -62,6 +62,48 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
         "losers": sorted(site.id for site in sites if site.gain is not None and site.gain < 0),
         "suspects": [asdict(suspect) for suspect in suspects(words)],
     }
+
+
+class _Described(NamedTuple):
+    """A run, as a site.json or a list tells of it."""
+
+    federation: str
+    experiment: str
+    """SHA-256 of what determines the result."""
+    classes: int
+
+    def __str__(self) -> str:
+        return f"{self.federation!r} (experiment {self.experiment[:8]}, {self.classes} classes)"
+
+
+def _check_of_one_run(sites: dict[Path, SiteFacts], listed: Membership | None) -> None:
+    """ExperimentError, with names, where files are of several experiments, or of another one than the list is."""
+    runs: dict[_Described, list[str]] = {}
+    for path, site in sites.items():
+        run = _Described(site.federation, site.experiment_sha256, len(site.final.confusion))
+        runs.setdefault(run, []).append(str(path))
+    if len(runs) > 1:
+        each = "; ".join(f"{run}: {', '.join(of_run)}" for run, of_run in runs.items())
+        raise ExperimentError(f"these files are of different experiments, {each}; compare those of one")
+    expected = None if listed is None else _described(listed)
+    for run, of_run in runs.items():
+        if expected is not None and run != expected:
+            raise ExperimentError(
+                f"{', '.join(of_run)}: of {run}, but the list is of {expected}; give the list that these sites ended"
+                " their run with"
+            )
+
+
+def _described(listed: Membership) -> _Described | None:
+    """The run of a list; None where nobody can say without running code of the sites' own."""
+    from facade.experiment.config import Experiment
+
+    if next(foreign_names(listed.experiment), None) is not None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they were given when the list was played by
+        experiment = Experiment.of(listed.experiment)
+    return _Described(listed.federation, experiment.hash, len(listed.schema_.classes))
 
 
 def _groups(sites: Sequence[SiteFacts]) -> dict[int | None, set[str]]:

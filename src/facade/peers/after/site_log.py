@@ -64,6 +64,25 @@ class Judged(BaseModel):
     epoch: int
     round: Round
     dropped: dict[Id, list[str]]
+    gate_closed: bool = False
+
+
+class Used(BaseModel):
+    """An event of a log: what guard and gate let through in a round, and the state that came of it, as digests."""
+
+    epoch: int
+    round: Round
+    sha256: Digest
+    state_sha256: Digest
+
+
+class WentBack(BaseModel, frozen=True):
+    """An event of a log: a site went back to a round, as a list says."""
+
+    epoch: int
+    round: Round
+    state: Round | None
+    """The round whose state it went on from; None: it began anew."""
 
 
 class TurnedAway(BaseModel):
@@ -80,6 +99,8 @@ _EVENTS: dict[str, type[BaseModel]] = {
     "heard": Heard,
     "mixed": Mixed,
     "judged": Judged,
+    "used": Used,
+    "went-back": WentBack,
     "refused": TurnedAway,
 }
 

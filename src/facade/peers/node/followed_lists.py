@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from facade.errors import ExperimentError, FacadeError
+from facade.errors import ExperimentError, FacadeError, StorageError
 from facade.files import store
+from facade.peers.node.ignored_members import IgnoredMembers
 from facade.peers.node.journal import Journal
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
@@ -15,6 +16,10 @@ class NextEpochError(Exception):
     """A round is governed by another list than the one it was begun under."""
 
 
+class GoBackError(Exception):
+    """A list has come that goes back to an earlier round than the one being played."""
+
+
 class FollowedLists:
     """Who this site is: the lists that it knows, what each of them makes of it, and which one is in force."""
 
@@ -22,12 +27,13 @@ class FollowedLists:
         self.epochs = Epochs()
         self._site = site
         self._journal = journal
+        self.ignored = IgnoredMembers(site, journal)
         self._path = site.home / "membership.json"
         self._kept = site.run / "epochs"
         with store.writing(self._kept):
-            self._kept.mkdir(parents=True, exist_ok=True)
+            store.make_directory(self._kept)
         for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
-            self.epochs.add(load(earlier, site.settings.admins))
+            self.epochs.add(load(earlier, site.settings.admins, site.settings.required))
         self._site_epochs: dict[int, SiteEpoch] = {}
         self._in_force: SiteEpoch | None = None
         self._seen: int | None = None
@@ -62,23 +68,27 @@ class FollowedLists:
             if content != self._refused:
                 self._take(content)
                 self._seen, self._refused, self._complaint = written, None, ""
-        except ExperimentError as error:
-            self._refused = content
+        except (ExperimentError, StorageError) as error:
+            self._refused = None if isinstance(error, StorageError) else content  # that may be mended without a change
             if str(error) != self._complaint:
                 self._journal.write("list-refused", says=str(error))
             self._complaint = str(error)
 
     def _take(self, content: bytes) -> None:
         """Keep a list that can be played by; what is kept is what was checked."""
-        membership = verified(content, self._path, self._site.settings.admins)
+        settings = self._site.settings
+        # That fewer must sign from now on, as many must have signed as before.
+        needed = max([settings.required, *(known.required for known in self.epochs.known[-1:])])
+        membership = verified(content, self._path, settings.admins, needed)
         if not self.epochs.known:  # later on, a list may well be one in which this site is no member any more
             self._site.find_in(membership)
         if not self.epochs.follows(membership):
             return
-        if membership.has(self._site.settings.id):
+        membership.refuse_expired()
+        if membership.has(settings.id):
             check_playable(self._site, membership)
+        store.replace(self._kept / f"{membership.epoch}.json", content, store.PRIVATE)
         self.epochs.add(membership)
-        store.replace(self._kept / f"{membership.epoch}.json", content)
 
     def _written(self) -> int:
         """When the list was written; 0 if there is none."""
@@ -93,10 +103,38 @@ class FollowedLists:
         return self._in_force
 
     def check_in_force(self, round: int) -> None:
-        """Look for a new list; NextEpochError if this round is to be played by another than the one in force."""
+        """Before a round is published: as `check_governing` and `refuse_expired`."""
+        self.check_governing(round)
+        self.refuse_expired(round)
+
+    def refuse_expired(self, round: int) -> None:
+        """ExperimentError if the list that governs a round has expired."""
+        membership = self.epochs.governing(round)
+        try:
+            membership.refuse_expired()
+        except ExperimentError as error:
+            self._journal.write("expired", epoch=membership.epoch, says=str(error))
+            raise
+
+    def check_governing(self, round: int) -> None:
+        """Look for a new list; NextEpochError if this round is to be played by another than the one in force, and
+        GoBackError if an earlier one is to be played first."""
         self.look()
-        if self.epochs.governing(round) is not self.membership:
-            raise NextEpochError
+        governing = self.epochs.governing(round)
+        if governing is self.membership:
+            return
+        if self.no_further_than(round) < round and governing.has(self._site.settings.id):
+            raise GoBackError
+        raise NextEpochError
+
+    def no_further_than(self, round: int) -> int:
+        """This round, or the earlier one that a list later than the one in force goes back to."""
+        return min([round, *(later.first_round for later in self.epochs.going_back(self.membership.epoch))])
+
+    @property
+    def beginning(self) -> int:
+        """The round in which a site begins that has played none."""
+        return self.epochs.governing(self.epochs.known[0].first_round).first_round
 
     def site_epoch(self, round: int) -> SiteEpoch:
         """What the list that governs a round makes of this site; RemovedError if it is no member then,
@@ -110,6 +148,8 @@ class FollowedLists:
                 f" the certificate of this site ({own[:16]}); run: facade node rotate --finish, and start again"
             )
         if membership.epoch not in self._site_epochs:
+            if membership.has(self._site.settings.id):
+                self._site.check_signing_key(membership)
             self._site_epochs[membership.epoch] = SiteEpoch.of(self._site, membership)
         return self._site_epochs[membership.epoch]
 

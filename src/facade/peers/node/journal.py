@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import threading
+import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from facade.errors import ExperimentError
+from facade.errors import ExperimentError, StorageError
 from facade.files import store
+from facade.files.shortage import shortage
 
+_CHECKSUM = b',"crc32":"%08x"}'
 Event = dict[str, Any]
 """A line of the log: its time, the event's name, and facts."""
 
 
 class Journal:
-    """An append-only log; every line has a time and an event. Lines are written whole and at once,
-    so a killed process leaves at most one half line, which the next line ends."""
+    """An append-only log; every line has a time, an event and a checksum. Lines are written whole and at once,
+    so a killed process leaves at most one half line, which the next line ends. Each line has its own checksum: the
+    operator may cut the log into files, or delete it. What a full disk does not take is kept and written later, in its
+    place: whoever has something to say need not wait, and whoever needs it on the disk (`sync`) is told."""
 
     def __init__(self, path: Path, listen: Callable[[Event], None] = lambda event: None) -> None:
         self._path = path
         self._listen = listen
         """Told every event, by the thread that it happens in."""
         with store.writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-            """Whether half a line stands at the end: a new one must not be glued to it."""
-            self._file = path.open("ab", buffering=0)
+            store.make_directory(path.parent)
+            torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._left = bytearray(b"\n" if torn else b"")
+            """Not written yet. Where half a line stands at the end, a new one must not be glued to it."""
+            self._file = store.appending(path)
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
 
@@ -38,22 +46,29 @@ class Journal:
         """Add a line."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         line: Event = {"time": now, "event": event} | facts
-        self._add(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._add(_with_checksum(json.dumps(line, separators=(",", ":")).encode()) + b"\n")
         self._listen(line)
 
     def _add(self, line: bytes) -> None:
-        with self._lock, store.writing(self._path):
+        with self._lock:
             if self._file.closed:  # a handler may outlive its server by a moment
                 return
-            left = memoryview(b"\n" + line if self._torn else line)
-            self._torn = True
-            while left:  # on a disk that is nearly full, part of a line may be taken
-                left = left[self._file.write(left) :]
-            self._torn = False
+            self._left += line
+            try:
+                self._write_out()
+            except StorageError as error:
+                if shortage(error) is None:
+                    raise
+
+    def _write_out(self) -> None:
+        with store.writing(self._path):
+            while self._left:  # on a disk that is nearly full, part of a line may be taken
+                del self._left[: self._file.write(self._left)]
 
     def sync(self) -> None:
-        """Have all lines on the disk."""
+        """Have all lines on the disk; StorageError if that is not possible."""
         with self._lock, store.writing(self._path):
+            self._write_out()
             os.fsync(self._file.fileno())
 
     def refused(self, peer: str, reason: str, **facts: Any) -> None:
@@ -68,18 +83,45 @@ class Journal:
     def close(self) -> None:
         """No more lines."""
         with self._lock:
+            if not self._file.closed:
+                with contextlib.suppress(StorageError):
+                    self._write_out()
             self._file.close()
 
 
 def lines(path: Path) -> list[Event]:
-    """The events of a log; half lines are left out."""
+    """The events of a log, without their checksums. Lines that are cut off or damaged are left out, and a warning names
+    each, but for the last one while it is being written; those of a version before there were checksums are taken as
+    they are."""
     events = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        try:
-            events.append(json.loads(line))
-        except (ValueError, RecursionError):  # a log may be another site's
-            continue
+    *ended, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate([*ended, last] if _event(last[:-1]) else ended, start=1):
+        event = _event(line)
+        if event is not None:
+            events.append(event)
+        elif line:
+            warnings.warn(f"{path} is cut off or damaged: line {number} is not used", stacklevel=2)
     return events
+
+
+def _with_checksum(line: bytes) -> bytes:
+    """A line, which is a JSON object, with the CRC-32 of what stands before it as its last entry."""
+    body = line.removesuffix(b"}")
+    return body + _CHECKSUM % zlib.crc32(body)
+
+
+def _event(line: bytes) -> Event | None:
+    """What a line says; None if it is not whole."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):  # a log may be another site's
+        return None
+    if not isinstance(event, dict):
+        return None
+    if event.pop("crc32", None) is None:
+        return event
+    body = line[: -len(_CHECKSUM % 0)]
+    return event if line == body + _CHECKSUM % zlib.crc32(body) else None
 
 
 class Metrics:
@@ -98,8 +140,10 @@ class Metrics:
 
         self.round = gauge("round", "Round this node is in")
         self.heard = gauge("neighbours_heard", "Neighbours heard in the last round")
+        self.paused = gauge("paused", "1 while too few members answer for this node to go on")
         self.choice = gauge("chosen_head", "Head this node chose last")
         self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
+        self.shortage = gauge("shortage", "1 while this node pauses for want of files, disk space or memory")
         self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)
         self.rejected = counter("rejected", "What was refused, by reason", "reason")
         self.dropped = counter("dropped", "Messages that the guard did not use, by the part dropped", "part")

@@ -49,7 +49,7 @@ class Ledger:
         """A message of a peer was turned away; `final`: that of the final exchange."""
         entry = self.of(id)
         entry.refused = dict(Counter(entry.refused) + Counter([reason.word]))
-        entry.unused_at_end |= final and reason is not Reason.NOT_ADMITTED
+        entry.unused_at_end |= final and reason.tells_of_message
 
     def drop(self, id: str, parts: list[str], final: bool) -> None:
         """The guard dropped parts of a peer's message."""

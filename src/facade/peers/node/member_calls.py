@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,25 +25,28 @@ class MemberCalls:
     links: PeerLinks
     membership: Membership
     own_id: str
+    ignores: Callable[[str], bool] = lambda peer: False
+    """Whether a member is ignored here."""
 
     @property
     def others(self) -> list[Member]:
-        """All members but this one."""
-        return [member for member in self.membership.members if member.id != self.own_id]
+        """All members but this one, and those that it ignores."""
+        members = self.membership.members
+        return [member for member in members if member.id != self.own_id and not self.ignores(member.id)]
+
+    def ask(self, member: Member, kind: Kind, round: int) -> Answer:
+        """How one member answers a question about a round."""
+        request = Request(kind, self.membership.digest, self.membership.number(self.own_id), round)
+        try:
+            return self.links.to(member).call(request, _CALL_SECONDS)
+        except (UnreachableError, RefusedError) as error:
+            return error
 
     def ask_each(self, members: Iterable[Member], kind: Kind, round: int) -> dict[str, Answer]:
         """How members answer a question about a round, by id."""
-        request = Request(kind, self.membership.digest, self.membership.number(self.own_id), round)
-
-        def ask(member: Member) -> Answer:
-            try:
-                return self.links.to(member).call(request, _CALL_SECONDS)
-            except (UnreachableError, RefusedError) as error:
-                return error
-
         pool = ThreadPoolExecutor(AT_ONCE, "facade-ask")
         try:
-            answers = {member.id: pool.submit(ask, member) for member in members}
+            answers = {member.id: pool.submit(self.ask, member, kind, round) for member in members}
             return {id: answer.result() for id, answer in answers.items()}
         finally:
             pool.shutdown(cancel_futures=True)  # a node that is told to leave asks nobody else

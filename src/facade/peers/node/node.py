@@ -6,35 +6,45 @@ A node that was killed starts again from its newest checkpoint and plays to the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import dataclasses
+import warnings
+from collections.abc import Callable, Set
 from pathlib import Path
+from typing import Any
 
 from facade.core.engine import Played
-from facade.files import store
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after import training_alone
 from facade.peers.after.outcome import Outcome, read_site, write_site
-from facade.peers.node.checkpoints import SiteCheckpoints
-from facade.peers.node.followed_lists import FollowedLists
+from facade.peers.node.checkpoints import SiteCheckpoint, SiteCheckpoints
+from facade.peers.node.followed_lists import FollowedLists, GoBackError
 from facade.peers.node.hearing import Hearing
+from facade.peers.node.ignored_members import UnignoredLinks
 from facade.peers.node.journal import Event, Journal, Metrics
 from facade.peers.node.ledger import Ledger
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.playing import Playing
+from facade.peers.node.presence import Presence
+from facade.peers.node.probing import NotedLinks, Probing
 from facade.peers.node.publishing import Publisher, Watch
 from facade.peers.node.pulling import Puller
+from facade.peers.node.quorum import Quorum
 from facade.peers.node.records import Records
+from facade.peers.node.rollback import go_back
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.shutdown import Shutdown
-from facade.peers.node.site_epoch import RemovedError
+from facade.peers.node.site_epoch import RemovedError, SiteEpoch
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
+from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
+from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
+from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.site import Site
 from facade.runs.environment import environment
 from facade.runs.run_directory import RunDirectory
-from facade.runs.saved_states import ROWS
 
 Listen = Callable[[Event], None]
 """Told every event of the log, by the thread that it happens in."""
@@ -56,6 +66,7 @@ class Node:
             opened.callback(journal.close)
             self.followed_lists = FollowedLists(site, journal)
             self.followed_lists.look()
+            go_back(site, self.followed_lists.epochs, journal)
             self.outcome = Outcome.load(site.run)
             """What the run came to, if it is over."""
             self._open(opened, journal, transport, watch)
@@ -65,19 +76,32 @@ class Node:
         """Make all parts; what must be closed is added to `opened`."""
         site, lists = self.site, self.followed_lists
         self._saved = saved = SiteCheckpoints(RunDirectory(site.run)).newest()
-        first = saved.round if saved else lists.epochs.known[0].first_round
+        first = saved.round if saved else lists.beginning
         self._joins = saved is None and first > 0
+        if self.outcome is None:  # else there is nothing to play, and others may still need this site
+            lists.refuse_expired(first)
         epoch = lists.enter(first)
-        limits = epoch.membership.limits
         metrics = Metrics(site.settings.metrics_port)
         opened.callback(metrics.close)
-        self.records = records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
-        self.files = files = SiteFiles.open(site.run, limits.window)
+        self.records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
+        self.shortages = Shortages(site.run, journal, metrics)
+        opened.callback(self.shortages.close)
+        window = epoch.membership.limits.window
+        self.files = SiteFiles.open(site.run, window, self.shortages)
+        self._compare_surroundings(saved, epoch)
         if self.outcome is None:
-            files.go_back_to(saved)
+            self.files.go_back_to(saved)
         if saved is not None and saved.epoch != epoch.membership.epoch:
-            files.outgoing.withdraw(first)
-        lists.recall(range(max(0, first - limits.window), first))
+            self.files.outgoing.withdraw(first)
+        lists.recall(range(max(0, first - window), first))
+        self._meet(opened, epoch, first, transport, watch)
+
+    def _meet(
+        self, opened: contextlib.ExitStack, epoch: SiteEpoch, first: int, transport: Transport, watch: Watch
+    ) -> None:
+        """Make the parts that answer others and call them, from a first round on."""
+        lists, files, records, limits = self.followed_lists, self.files, self.records, epoch.membership.limits
+        presence = Presence()
         self.gate = gate = Gate(
             lists.epochs,
             files.outgoing,
@@ -85,19 +109,35 @@ class Node:
             lists.entitled,
             epoch.plan.rounds,
             limits,
-            journal,
-            metrics,
+            records.journal,
+            records.metrics,
             first - 1 if self._joins else first,  # one that joins is not there before the others are
+            ignores=lists.ignored.has,
+            presence=presence,
         )
-        self._links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        links = transport.links(limits.chunk, lambda peer: lists.epochs.certificates(peer, gate.round))
+        self._links = UnignoredLinks(NotedLinks(links, presence), lists.ignored)
         opened.callback(self._links.close)
-        self.policy = policy(epoch.membership.policy, limits)
-        self.puller = Puller(self._links, records, files.recovery, lists.check_in_force)
-        self.publisher = Publisher(site, files, gate, records, watch)
-        hearing = Hearing(self.puller, files, journal, self.policy)
-        self._playing = Playing(lists, gate, self.publisher, hearing, self.policy, journal)
+        self.policy = policy(epoch.membership.policy, limits, presence)
+        self.publisher = Publisher(self.site, files, gate, records, self.shortages, watch)
+        self.quorum = Quorum(lists, gate, presence, lambda: self._calls, records, self._write_pause)
+        self.puller = Puller(self._links, records, files.recovery, lists.check_governing, self.quorum.hold)
+        hearing = Hearing(self.puller, files, records.journal, self.policy)
+        self._playing = Playing(
+            lists, gate, self.publisher, hearing, self.quorum, self.policy, records.journal, self.shortages
+        )
+        self._probing = Probing(presence, lambda: self._calls, lambda: gate.round, self._watched)
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
+
+    def _compare_surroundings(self, saved: SiteCheckpoint | None, epoch: SiteEpoch) -> None:
+        """Warn of what is other than it was at the last checkpoint, or at the end; remember what it is now."""
+        now = surroundings(self.site, epoch.membership)
+        before = self.outcome or saved
+        for sentence in changes(before.surroundings if before else {}, now):
+            self.records.journal.write("changed", says=sentence)
+            warnings.warn(sentence, stacklevel=2)
+        self.files.checkpoints.surroundings = now
 
     def run(self, baseline: bool = False) -> Outcome:
         """Play all rounds, or what is left of them; then help the others to finish. With `baseline`, also train a
@@ -108,7 +148,8 @@ class Node:
         if self._site_file_lacks_something(baseline):
             epoch = self.followed_lists.in_force
             alone = training_alone.alone(epoch) if baseline else None
-            write_site(self.site, training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone))
+            facts = training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone)
+            self.shortages.outlast(lambda: write_site(self.site, facts))
         self._shutdown.say_farewell()
         return self.outcome
 
@@ -121,10 +162,10 @@ class Node:
         self.publisher.write_status(epoch, self.gate.round)
         start_up = StartUp(self._calls, self.gate, journal, self.followed_lists.look)
         try:
-            with one_intra_op_thread():
+            with one_intra_op_thread(), self._probing.running():
                 if self._joins:
                     start_up.await_first_round()
-                elif self._saved is None:
+                elif self._saved is None or (membership.goes_back and self.gate.round == membership.first_round):
                     start_up.await_everybody()
                 return self._playing.play(self._saved)
         except RemovedError:
@@ -134,10 +175,10 @@ class Node:
     def _conclude(self, played: Played) -> Outcome:
         """Write down what the run came to; the outcome last of all."""
         epoch = self.followed_lists.in_force
-        self.publisher.write_rows(epoch, played.rows)
+        self.publisher.write_rows(epoch, played.rows, played.state)
         outcome = Outcome.make(epoch.membership, epoch.setup, self.site.settings.id, played.state, self.records.ledger)
-        store.sync(self.site.run / ROWS)
-        outcome.save(self.site.run, played.state, epoch.setup)
+        outcome = dataclasses.replace(outcome, surroundings=self.files.checkpoints.surroundings)
+        self.shortages.outlast(lambda: outcome.save(self.files.directory, played.state, epoch.setup))
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
         self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome
@@ -147,10 +188,20 @@ class Node:
         path = self.site.run / "site.json"
         return not path.exists() or (baseline and read_site(path).gain is None)
 
+    def _watched(self) -> Set[str]:
+        """Whose presence matters: everybody's where there is a quorum, else that of those who missed."""
+        if self.quorum.is_asked_for:
+            return {member.id for member in self.followed_lists.membership.members}
+        return self.policy.missing
+
+    def _write_pause(self, round: int, paused: dict[str, Any] | None) -> None:
+        self.publisher.write_status(self.followed_lists.in_force, round, paused)
+
     @property
     def _calls(self) -> MemberCalls:
         """Calls to the members of the list in force."""
-        return MemberCalls(self._links, self.followed_lists.membership, self.site.settings.id)
+        lists = self.followed_lists
+        return MemberCalls(self._links, lists.membership, self.site.settings.id, lists.ignored.has)
 
     @property
     def _shutdown(self) -> Shutdown:
@@ -165,19 +216,38 @@ def run(
     home: str | Path,
     *,
     baseline: bool = False,
+    without_quorum: bool = False,
     shared_port: bool = False,
     watch: Watch = lambda rows: None,
     listen: Listen = lambda event: None,
+    ask: Ask = cannot_ask,
 ) -> Outcome:
-    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC."""
+    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `without_quorum`:
+    also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
-    site = Site.load(Path(home))
+    raise_limit()
+    site = Site.load(Path(home), ask)
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)
         listen_at = site.settings.listen or site.settings.address
-        node = Node(site, GrpcTransport(own, listen_at, shared_port), watch, listen)
+        transport = GrpcTransport(own, listen_at, shared_port)
+
+        def opened() -> Node:
+            node = Node(site, transport, watch, listen)
+            node.quorum.waived = without_quorum
+            return node
+
+        return run_out(opened, baseline)
+
+
+def run_out(opened: Callable[[], Node], baseline: bool = False) -> Outcome:
+    """Run a site to the end. Where a list goes back, the node is closed and opened again: it then begins there."""
+    while True:
+        node = opened()
         try:
             return node.run(baseline)
+        except GoBackError:
+            continue
         finally:
             node.close()

@@ -12,12 +12,15 @@ from facade.core import tree
 from facade.core.engine import Played, drive, play
 from facade.core.messages import Inbox, Post
 from facade.errors import DivergedError, FacadeError
+from facade.files.shortage import shortage
 from facade.peers.node.checkpoints import SiteCheckpoint
 from facade.peers.node.followed_lists import FollowedLists, NextEpochError
 from facade.peers.node.hearing import Hearing
 from facade.peers.node.journal import Journal
 from facade.peers.node.publishing import Publisher
+from facade.peers.node.quorum import Quorum
 from facade.peers.node.round_pulls import BehindError, ShutOutError
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.waiting import Policy
 from facade.peers.protocol.gate import Gate
@@ -44,15 +47,21 @@ class Playing:
         gate: Gate,
         publisher: Publisher,
         hearing: Hearing,
+        quorum: Quorum,
         policy: Policy,
         journal: Journal,
+        shortages: Shortages,
     ) -> None:
         self._followed_lists = followed_lists
         self._gate = gate
         self._publisher = publisher
         self._hearing = hearing
+        self._quorum = quorum
         self._policy = policy
         self._journal = journal
+        self._shortages = shortages
+        self._in_vain = (-1, 0)
+        """A round that could not be played for want of something, and how often."""
         self._begun: _BegunRound | None = None
         self._mixed: list[str] = []
         """The ids of those whose messages were mixed last."""
@@ -74,6 +83,11 @@ class Playing:
                 begin = functools.partial(self._jump, behind.round)
             except ShutOutError:
                 raise self._why_shut_out() from None
+            except Exception as error:
+                if self._begun is None or shortage(error) is None:
+                    raise
+                self._pause(error)
+                begin = self._play_again
 
     def _play_from(self, epoch: SiteEpoch, start: Start) -> Played:
         setup, self._mixed = epoch.setup, []
@@ -93,12 +107,13 @@ class Playing:
         """Turn a post into an inbox."""
         epoch = self._followed_lists.in_force
         self._begun = _BegunRound(post, epoch.membership)
-        self._publisher.write_rows(epoch, post.rows)
+        self._publisher.write_rows(epoch, post.rows, post.state)
         self._followed_lists.check_in_force(post.round)
         self._publisher.publish(epoch, post)
         self._followed_lists.forget(post.round - epoch.membership.limits.window)
         if post.round < epoch.plan.rounds:  # before the final exchange nobody trains
             self._policy.trained(time.monotonic() - self._training_began)
+        self._quorum.hold(post.round)  # what is published is served meanwhile
         inbox = self._hearing.inbox(epoch, post)
         members = epoch.membership.members
         self._mixed = [members[sender].id for sender in inbox.senders.tolist() if sender != epoch.number]
@@ -117,9 +132,22 @@ class Playing:
         self._publisher.withdraw(round)
         return round, self._enter(round)
 
+    def _pause(self, error: Exception) -> None:
+        """Wait until a round may be played, for which something was lacking, memory say."""
+        round, times = self._in_vain
+        now = self._last_begun.post.round
+        self._in_vain = now, times + 1 if round == now else 1
+        self._shortages.pause(error, self._in_vain[1] - 1)
+
+    def _play_again(self) -> Start:
+        """The round that was begun last, as it was: its message stays published."""
+        begun = self._last_begun
+        return begun.post.round, self._followed_lists.in_force.carried(tree.flatten(begun.post.state), begun.membership)
+
     def _jump(self, to: int) -> Start:
         """Too far behind to replay: go to the round where the others are. BehindError if they have gone on
         meanwhile."""
+        to = self._followed_lists.no_further_than(to)
         self._journal.write("jumped", round=to, before=self._gate.round)
         state = self._enter(to)
         epoch = self._followed_lists.in_force

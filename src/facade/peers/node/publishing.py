@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
+from facade.core import tree
 from facade.core.messages import Post
 from facade.core.types import Row
 from facade.errors import FacadeError
-from facade.files import store
+from facade.files import seals, store
 from facade.peers.node.records import Records
+from facade.peers.node.shortages import Shortages
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.site_files import SiteFiles
-from facade.peers.node.verdicts import note, verdicts
+from facade.peers.node.verdicts import Verdict, last_exchange, note, used_sha256, verdicts
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.wire import Origin, not_finite, pack
 from facade.peers.trust import identity
@@ -27,17 +30,28 @@ Watch = Callable[[list[Row]], None]
 class Publisher:
     """Commits the rounds of one site."""
 
-    def __init__(self, site: Site, files: SiteFiles, gate: Gate, records: Records, watch: Watch) -> None:
+    def __init__(
+        self, site: Site, files: SiteFiles, gate: Gate, records: Records, shortages: Shortages, watch: Watch
+    ) -> None:
         self._site = site
         self._files = files
         self._gate = gate
         self._records = records
+        self._shortages = shortages
         self._watch = watch
+        self._told: tuple[int, int] | None = None
+        """The epoch and the round that the log says were committed last."""
         self._committed = time.monotonic()
         """When the last round was."""
 
     def publish(self, epoch: SiteEpoch, post: Post) -> None:
-        """Make a round's start and then its message durable, and serve it."""
+        """Make a round's start and then its message durable, and serve it; what is done by halves is done again when
+        there is room."""
+        self._shortages.outlast(lambda: self._commit(epoch, post))
+        self._count(post.round)
+        self.write_status(epoch, post.round)
+
+    def _commit(self, epoch: SiteEpoch, post: Post) -> None:
         if broken := not_finite(post.outbox):
             raise FacadeError(
                 f"this site's own message of round {post.round} holds values that are not finite ({broken[0]}), which"
@@ -52,10 +66,10 @@ class Publisher:
         self._records.journal.sync()  # others' logs may tell of this message: an audit compares them
         self._gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
         published = files.outgoing.commit(post.round, content)
-        facts = {"sha256": published.digest.hex(), "bytes": published.total}
-        self._records.journal.write("committed", round=post.round, epoch=membership.epoch, **facts)
-        self._count(post.round)
-        self.write_status(epoch, post.round)
+        if self._told != (membership.epoch, post.round):  # one that is played again for want of memory is published
+            facts = {"sha256": published.digest.hex(), "bytes": published.total}
+            self._records.journal.write("committed", round=post.round, epoch=membership.epoch, **facts)
+            self._told = membership.epoch, post.round
 
     def withdraw(self, round: int) -> None:
         """Take back a round's message: the round is played by another list."""
@@ -68,27 +82,44 @@ class Publisher:
         metrics.certificate_days.set(identity.days_left(self._site.certificate))
         self._committed = now
 
-    def write_rows(self, epoch: SiteEpoch, rows: list[Row]) -> None:
-        """Append rows, made under a list, to the run's file; note what they say; tell them to whoever watches."""
-        self._files.directory.append(ROWS, rows)
+    def write_rows(self, epoch: SiteEpoch, rows: list[Row], state: Any) -> None:
+        """Append rows, made under a list, to the run's file; note what they say, and the state [1, ...] that they end
+        with; tell them to whoever watches."""
+        self._shortages.outlast(lambda: self._files.directory.append(ROWS, rows))
         for row in rows:
             if row.get("choice") is not None:
                 self._records.metrics.choice.set(row["choice"])
-        membership = epoch.membership
-        for verdict in verdicts(rows, epoch):
-            mixed = self._files.recovery.mixed(membership.digest, verdict.round) or []
-            note(verdict, membership.epoch, [membership.members[sender].id for sender in mixed], self._records)
+        exchanged = last_exchange(rows)
+        if exchanged is not None:
+            self._note_exchange(epoch, exchanged, rows, state)
         self._watch(rows)
 
-    def write_status(self, epoch: SiteEpoch, round: int) -> None:
-        """What `facade node status` shows."""
+    def _note_exchange(self, epoch: SiteEpoch, round: int, rows: list[Row], state: Any) -> None:
+        """Write down what the guard decided in an exchange, what was used, and the state that came of it."""
+        membership, recovery = epoch.membership, self._files.recovery
+        mixed = recovery.mixed(membership.digest, round) or []
+        messages = {
+            membership.members[sender].id: recovery.digest(Origin(membership.digest, sender, round)) or ""
+            for sender in mixed
+        }
+        verdict = next(verdicts(rows, epoch), Verdict(round, False, {}, False))
+        if verdict.dropped or verdict.gate_closed:
+            note(verdict, membership.epoch, messages, self._records)
+        used = used_sha256(messages, verdict.dropped, verdict.gate_closed)
+        facts = {"sha256": used, "state_sha256": tree.digests(state, 1)[0]}
+        self._records.journal.write("used", round=round, epoch=membership.epoch, **facts)
+
+    def write_status(self, epoch: SiteEpoch, round: int, paused: dict[str, Any] | None = None) -> None:
+        """What `facade node status` shows; `paused`: how many members are there, and who is not."""
         facts = {
             "id": self._site.settings.id,
             "round": round,
             "rounds": epoch.plan.rounds,
             "epoch": epoch.membership.epoch,
             "policy": epoch.membership.policy,
+            "paused": paused,
             "ledger": self._records.ledger.plain(),
             "refusals": dict(self._records.journal.refusals),
         }
-        store.replace(self._site.run / "status.json", identity.canonical(facts))
+        sealed = seals.sealed_json(facts)
+        self._shortages.outlast(lambda: store.replace(self._site.run / "status.json", sealed, store.PRIVATE))

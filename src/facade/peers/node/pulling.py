@@ -7,9 +7,10 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
+from facade.files.shortage import shortage
 from facade.peers.node.member_calls import MemberCalls
 from facade.peers.node.records import Records
 from facade.peers.node.recovery import Recovery
@@ -31,13 +32,24 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 class Puller:
     """Pulls messages for one node."""
 
-    def __init__(self, links: PeerLinks, records: Records, recovery: Recovery, watch: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        links: PeerLinks,
+        records: Records,
+        recovery: Recovery,
+        watch: Callable[[int], None],
+        hold: Callable[[int, Set[str]], bool],
+    ) -> None:
         self._links = links
         self._records = records
         self._recovery = recovery
         """Knows the digests that were accepted lately."""
         self._watch = watch
         """Called now and then while waiting, with the round; what it raises ends the waiting."""
+        self._hold = hold
+        """Called now and then while waiting, and before a node goes on without somebody, with the round and, if it
+        goes on alone, who did not come. It comes back when enough members are there, and says whether that took a
+        pause: then everybody has all their time again."""
         self._chunks: dict[str, int] = {}
         """Bytes to ask a member for first, as its connection carried the last time."""
 
@@ -71,11 +83,15 @@ class Puller:
             left = demand.policy.until(wait) - time.monotonic()
             # Nobody is outvoted unasked: before a jump, who has not had the time to answer is given that of a call.
             if left <= 0 and (pulls.all_tried() or len(pulls.behind) <= len(pulls.heard)):
-                break
+                if not self._hold(demand.round, set() if pulls.heard else wait.outstanding):
+                    break
+                wait.begin_again(time.monotonic())
             try:
                 end = pulls.ends.get(timeout=min(max(left, _SHORTEST_PAUSE), 0.5))
             except queue.Empty:
                 self._watch(demand.round)
+                if self._hold(demand.round, set()):
+                    wait.begin_again(time.monotonic())
                 continue
             self._take_end(pulls, end)
             if len(pulls.behind) > len(pulls.heard) + len(wait.outstanding):  # the missing can change nothing
@@ -164,11 +180,9 @@ class Puller:
     def _pull_one(self, pulls: RoundPulls, pull: Pull) -> None:
         """In a thread of its own: fetch, check, say how it ended."""
         try:
-            content = self._fetch(pulls, pull)
-            if content is None:
-                return
-            message = self.accept(pulls.origin(pull.peer), pulls.demand, content)
-            pulls.ends.put(PullEnd(pull, message))
+            message = self._fetch_and_check(pulls, pull)
+            if message is not None:
+                pulls.ends.put(PullEnd(pull, message))
         except RefusedError as refusal:
             pulls.ends.put(PullEnd(pull, refusal=refusal))
         except BehindError as behind:
@@ -176,6 +190,24 @@ class Puller:
         except Exception as error:  # of an algorithm's own check, say: who ends in silence is waited for in vain
             unusable = RefusedError(Reason.UNUSABLE, f"{type(error).__name__}: {error}")
             pulls.ends.put(PullEnd(pull, refusal=unusable))
+
+    def _fetch_and_check(self, pulls: RoundPulls, pull: Pull) -> Any:
+        """The message of one peer, again and again if this site lacks the memory for it, which is not the peer's
+        fault; None if the wait was over before."""
+        while True:
+            try:
+                content = self._fetch(pulls, pull)
+                return None if content is None else self.accept(pulls.origin(pull.peer), pulls.demand, content)
+            except Exception as error:
+                lacks = shortage(error)
+                if lacks is None:
+                    raise
+                pull.content.clear()
+                facts = {"round": pulls.demand.round, "peer": pulls.id(pull.peer), "lacks": lacks}
+            if pull.retries == 0:
+                self._records.journal.write("short", **facts)
+            pull.retries += 1
+            pull.stop.wait(_LONGEST_PAUSE)
 
     def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
         """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""

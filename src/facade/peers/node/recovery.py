@@ -7,11 +7,13 @@ import json
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
+from facade.errors import StorageError
 from facade.files import store
+from facade.files.shortage import shortage
 from facade.peers.protocol.wire import Origin
 
 
@@ -19,8 +21,10 @@ class Recovery:
     """Facts are appended as they come. Whenever a round is committed, the file is replaced, in one step, by what
     is still needed: old rounds are dropped. Every line has a checksum."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, outlast: Callable[[Callable[[], None]], None] = lambda act: act()) -> None:
         self._path = path
+        self._outlast = outlast
+        """Does something, if need be when there is room on the disk again."""
         self._lock = threading.Lock()
         """A late pull may end, and a peer may say farewell, while a round is committed."""
         self.begun = False
@@ -46,7 +50,11 @@ class Recovery:
             if id in self._farewells:
                 return False
             self._farewells |= {id}
-            self._append("farewell", id)
+            try:
+                self._append("farewell", id)
+            except StorageError as error:  # whoever calls must not wait, and the next commit writes it anyway
+                if shortage(error) is None:
+                    raise
             return True
 
     def first_digest(self, origin: Origin, digest: str) -> str:
@@ -58,7 +66,7 @@ class Recovery:
         """Write down the digest of a message that is used, so that a restart cannot make another one the first."""
         with self._lock:
             digest = self._digests[origin]
-            self._append(*_heard(origin, digest))
+            self._outlast(lambda: self._append(*_heard(origin, digest)))
             return digest
 
     def mixed(self, membership: bytes, round: int) -> list[int] | None:
@@ -69,7 +77,7 @@ class Recovery:
         """A round was mixed from the messages of these members."""
         with self._lock:
             self._mixed[membership, round] = senders
-            self._append("mixed", membership.hex(), round, senders)
+            self._outlast(lambda: self._append("mixed", membership.hex(), round, senders))
 
     def commit(self, oldest: int) -> None:
         """Have everything on the disk that rounds from `oldest` on need; the run has begun."""
@@ -79,16 +87,27 @@ class Recovery:
             self._mixed = {(own, round): who for (own, round), who in self._mixed.items() if round >= oldest}
             self._rewrite()
 
+    def go_back(self, begun: bool) -> None:
+        """The run goes back to an earlier round, by a list of its own, or to before it had begun: who said farewell
+        needs this node again. What was heard and mixed counts for the lists that it was heard under."""
+        with self._lock:
+            self.begun = begun
+            self._farewells = frozenset()
+            self._rewrite()
+
+    def digest(self, origin: Origin) -> str | None:
+        """The digest accepted from an origin, if there is one."""
+        return self._digests.get(origin)
+
     def _append(self, *fact: Any) -> None:
-        with store.writing(self._path), self._path.open("ab") as file:
-            file.write(_line(fact))
+        store.append(self._path, _line(fact))
 
     def _rewrite(self) -> None:
         facts: list[tuple[Any, ...]] = [("begun",)] if self.begun else []
         facts += [("farewell", id) for id in sorted(self._farewells)]
         facts += [("mixed", own.hex(), round, senders) for (own, round), senders in self._mixed.items()]
         facts += [_heard(origin, digest) for origin, digest in self._digests.items()]
-        store.write(self._path, map(_line, facts))
+        store.write(self._path, map(_line, facts), store.PRIVATE)
 
     def _recall(self, kind: str, *values: Any) -> None:
         if kind == "begun":
@@ -112,10 +131,10 @@ def _line(fact: tuple[Any, ...]) -> bytes:
 
 def _facts(path: Path) -> Iterator[list[Any]]:
     """What stands in a file. A warning names damaged lines; of the last, a crash may have left a part."""
-    *lines, _ = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
+    *lines, rest = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
         body = line[9:]
         if line[:9] == b"%08x " % zlib.crc32(body):
             yield json.loads(body)
         else:
-            warnings.warn(f"{path} is damaged: line {number} is not used", stacklevel=3)
+            warnings.warn(f"{path} is cut off or damaged: line {number} is not used", stacklevel=3)

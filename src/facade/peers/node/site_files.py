@@ -8,6 +8,7 @@ from pathlib import Path
 from facade.peers.node.checkpoints import LostCheckpointError, SiteCheckpoint, SiteCheckpoints
 from facade.peers.node.outgoing import Outgoing
 from facade.peers.node.recovery import Recovery
+from facade.peers.node.shortages import Shortages
 from facade.runs.run_directory import RunDirectory
 from facade.runs.saved_states import ROWS
 
@@ -22,10 +23,10 @@ class SiteFiles:
     recovery: Recovery
 
     @classmethod
-    def open(cls, run: Path, window: int) -> SiteFiles:
+    def open(cls, run: Path, window: int, shortages: Shortages) -> SiteFiles:
         """Those of a run directory; messages of so many rounds are kept."""
         directory, outgoing = RunDirectory(run), Outgoing(run / "outgoing", window)
-        return cls(directory, SiteCheckpoints(directory), outgoing, Recovery(run / "recovery.jsonl"))
+        return cls(directory, SiteCheckpoints(directory), outgoing, Recovery(run / "recovery.jsonl", shortages.outlast))
 
     def go_back_to(self, saved: SiteCheckpoint | None) -> None:
         """Cut off what came after a checkpoint, or the beginning, for it is played again. LostCheckpointError where a

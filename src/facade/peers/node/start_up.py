@@ -57,7 +57,7 @@ class StartUp:
         """Whether the others are in a round: more of those who answer than are not, and at least two where
         there are two. One member alone must not make this node begin without the others."""
         there = sum(reply.status is not Status.REFUSED and reply.round >= round for reply in replies.values())
-        return 2 * there > len(replies) and there >= min(2, self.calls.membership.n - 1)
+        return 2 * there > len(replies) and there >= min(2, len(self.calls.others))
 
     def _replies(self) -> dict[str, Reply]:
         """What the other members answer, by id; who cannot be reached is left out."""

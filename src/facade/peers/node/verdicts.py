@@ -1,14 +1,16 @@
 """What a site's guard decided about what it heard, as its rows say it; from there into the log, the ledger and the
-metrics."""
+metrics. And what it used then, as digests: an audit can compare them, and make them again from kept messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from facade.core.types import Row
 from facade.peers.node.records import Records
 from facade.peers.node.site_epoch import SiteEpoch
+from facade.peers.trust import identity
 
 ALL = "all"
 """Stands, among the parts of a message, for the whole of it."""
@@ -37,6 +39,20 @@ def verdicts(rows: Iterable[Row], epoch: SiteEpoch) -> Iterator[Verdict]:
         if dropped or row.get("gate_closed"):
             final = row["kind"] == "final"
             yield Verdict(row["round"] if final else row["round"] - 1, final, dropped, row["gate_closed"])
+
+
+def last_exchange(rows: Iterable[Row]) -> int | None:
+    """The round, as logs count it, of the exchange that the rows of one post tell of; None if they tell of none."""
+    row = next((row for row in rows if row["kind"] in ("round", "final")), None)
+    return None if row is None else row["round"] - (row["kind"] == "round")
+
+
+def used_sha256(messages: Mapping[str, str], dropped: Mapping[str, Sequence[str]], gate_closed: bool) -> str:
+    """The digest of what guard and gate let through in an exchange: of the SHA-256 values of the messages that were
+    mixed, by the ids of their senders, of the parts of them that were dropped, and of whether the last gate closed."""
+    parts = {id: sorted(names) for id, names in dropped.items()}
+    facts = {"messages": dict(messages), "dropped": parts, "gate_closed": gate_closed}
+    return hashlib.sha256(identity.canonical(facts)).hexdigest()
 
 
 def note(verdict: Verdict, epoch: int, heard: Iterable[str], records: Records) -> None:

@@ -4,14 +4,18 @@ nothing is handed out before the caller's right to it is.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
+from facade.errors import FacadeError
+from facade.files.shortage import shortage
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.outgoing import Outgoing
+from facade.peers.node.presence import Presence
 from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
@@ -19,7 +23,7 @@ from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Limits
 
 MOST_CALLS = 4
-"""Calls of one member at a time; more are told to come back."""
+"""Calls of one member at a time, and one over each connection in any case; more are told to come back."""
 LONGEST_WAIT = 1.0
 """Seconds that a call for the message being made is held at most, so that callers need not ask again and again."""
 
@@ -45,11 +49,16 @@ class Gate:
     finished: bool = False
     settled: set[str] = field(default_factory=set)
     """Members that need nothing more from this node, and know that it needs nothing more."""
+    ignores: Callable[[str], bool] = lambda peer: False
+    """Whether the operator has this site ignore a member."""
+    presence: Presence = field(default_factory=Presence)
+    """Told of every member that calls."""
 
     def __post_init__(self) -> None:
         self._farewell = threading.Condition()
         """Notified at every farewell."""
-        self._calls: Counter[str] = Counter()
+        self._calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By member, and then by connection."""
         self._lock = threading.Lock()
 
     @property
@@ -84,6 +93,8 @@ class Gate:
             member = membership.by_fingerprint.get(fingerprint)
             if member is not None:
                 self._check_dates(member.certificates, fingerprint)
+                if self.ignores(member.id):
+                    raise RefusedError(Reason.IGNORED, member.id)
                 return member.id
         raise RefusedError(Reason.STRANGER, fingerprint[:16])
 
@@ -93,27 +104,34 @@ class Gate:
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             raise RefusedError(Reason.EXPIRED)
 
-    def take_place(self, id: str) -> bool:
-        """Whether a member may have one call more. Who takes a place frees it when the caller has its reply or has
-        gone, no earlier: replies that nobody reads are kept in memory."""
+    def take_place(self, id: str, connection: str = "") -> bool:
+        """Whether a member may have one call more: over every connection one, so that one that is flooded does not keep
+        the site's own calls away. Who takes a place frees it when the caller has its reply or has gone, no earlier:
+        replies that nobody reads are kept in memory."""
         with self._lock:
-            free = self._calls[id] < MOST_CALLS
-            self._calls[id] += free
+            free = sum(self._calls[id].values()) < MOST_CALLS or not self._calls[id][connection]
+            self._calls[id][connection] += free
             return free
 
-    def free_place(self, id: str) -> None:
+    def free_place(self, id: str, connection: str = "") -> None:
         """A call of a member is over."""
         with self._lock:
-            self._calls[id] -= 1
+            self._calls[id][connection] -= 1
+            self._calls[id] += Counter()  # drops connections without calls
 
     def answer(self, id: str, content: bytes) -> Reply:
         """The reply to a member's call."""
+        self.presence.note_call(id)
         try:
             if len(content) > LONGEST_REQUEST:
                 raise RefusedError(Reason.TOO_LONG, f"{len(content)} bytes")
             return self._answer(id, Request.parse(content))
         except RefusedError as refusal:
             return self.refusal(id, refusal)
+        except Exception as error:
+            if (lacks := shortage(error)) is None:
+                raise
+            return self.refusal(id, RefusedError(Reason.BUSY, f"too little: {lacks}"))
 
     def refusal(self, id: str, refused: RefusedError) -> Reply:
         """The reply to a member's call that is refused."""
@@ -124,6 +142,11 @@ class Gate:
         """Count and log a refusal."""
         self.metrics.rejected.labels(refusal.reason.word).inc()
         self.journal.refused(id, refusal.reason.word, details=refusal.details, side="caller")
+
+    def note_flood(self, address: str, closed: int) -> None:
+        """Strangers open more connections than there are places for."""
+        with contextlib.suppress(FacadeError):  # letting others in does not depend on the log
+            self.journal.write("flood", address=address, closed=closed)
 
     def _answer(self, id: str, request: Request) -> Reply:
         if request.round > self.last_round:
@@ -164,7 +187,7 @@ class Gate:
             raise RefusedError(Reason.NO_SUCH_CHUNK, f"{request.length} bytes from {request.offset} of {total}")
         try:
             chunk = published.chunk(request.offset, request.length)
-        except OSError:  # it was dropped between the look and the reading
+        except FileNotFoundError:  # it was dropped between the look and the reading
             return self._absent(request.round)
         return Reply(Status.HERE, self.round, total=total, digest=published.digest, chunk=chunk)
 

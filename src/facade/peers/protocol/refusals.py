@@ -21,6 +21,8 @@ class Reason(enum.IntEnum):
     NOT_ENTITLED = 8
     NO_SUCH_CHUNK = 9
     BUSY = 10
+    IGNORED = 20
+    """By either side: the operator of the site that refuses has it ignore the other."""
     # A reply or a message is refused, by the one who asked for it.
     MALFORMED_REPLY = 32
     WRONG_SIZE = 33
@@ -35,6 +37,11 @@ class Reason(enum.IntEnum):
     EQUIVOCATION = 42
     NOT_ADMITTED = 43
     NEGATIVE_VARIANCE = 44
+
+    @property
+    def tells_of_message(self) -> bool:
+        """Whether a message came, and was found bad: nobody is suspected because of what never came."""
+        return self not in (Reason.NOT_ADMITTED, Reason.IGNORED)
 
     @property
     def word(self) -> str:

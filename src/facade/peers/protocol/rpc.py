@@ -4,9 +4,10 @@ certificates; no certificate authority and no host name plays a part.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import socket
+import shutil
 import ssl
 import threading
 from collections.abc import Callable, Sequence
@@ -17,8 +18,11 @@ from typing import Any
 import grpc
 
 from facade.errors import ExperimentError
+from facade.peers.protocol.acceptor import PROOF_SECONDS, Acceptor
+from facade.peers.protocol.descriptors import unproven_places
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
+from facade.peers.protocol.listening import SERVER, private_directory
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
@@ -54,9 +58,30 @@ class Server:
         self._own = own
         self._members = members
         self._trusted: bytes = b""
-        workers = min(4 + 2 * len(members()), 256)
-        self._pool = ThreadPoolExecutor(workers, "facade-serve")
-        self._server = grpc.server(
+        count = len(members())
+        with contextlib.ExitStack() as opened:
+            inner = private_directory()
+            opened.callback(shutil.rmtree, inner, ignore_errors=True)
+            self._acceptor = Acceptor(listen, shared, inner, unproven_places(count), 64 + 4 * count)
+            opened.callback(self._acceptor.stop)
+            self._acceptor.crowded = gate.note_flood
+            self.port = self._acceptor.port
+            workers = min(4 + 2 * count, 256)
+            self._pool = opened.enter_context(ThreadPoolExecutor(workers, "facade-serve"))
+            self._server = self._grpc_server(workers)
+            credentials = grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed, True)
+            try:
+                self._server.add_secure_port(f"unix:{inner / SERVER}", credentials)
+            except RuntimeError:
+                raise ExperimentError(
+                    "this site cannot be called: a key or a certificate cannot be used; gRPC says above which"
+                ) from None
+            self._server.start()
+            self._acceptor.start()
+            self._opened = opened.pop_all()
+
+    def _grpc_server(self, workers: int) -> grpc.Server:
+        server = grpc.server(
             self._pool,
             options=[
                 *_OPTIONS,
@@ -64,20 +89,14 @@ class Server:
                 ("grpc.max_concurrent_streams", 16),
                 ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 20_000),
-                ("grpc.so_reuseport", int(shared)),
+                ("grpc.server_handshake_timeout_ms", int(1000 * PROOF_SECONDS)),
             ],
             maximum_concurrent_rpcs=2 * workers,
         )
         # No deserialiser: the bytes of a request reach the gate as they are, after the caller is known.
         handler = grpc.unary_unary_rpc_method_handler(self._call)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
-        credentials = grpc.dynamic_ssl_server_credentials(self._configuration(), self._changed, True)
-        try:
-            self.port = self._server.add_secure_port(listen, credentials)
-        except RuntimeError:
-            self._pool.shutdown()
-            raise ExperimentError(f"{listen} cannot be listened on: {_obstacle(listen)}") from None
-        self._server.start()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+        return server
 
     def _configuration(self) -> Any:
         self._trusted = "".join(pem for member in self._members() for pem in member.certificates).encode()
@@ -94,30 +113,19 @@ class Server:
         except RefusedError as refusal:
             self._gate.refuse("?", refusal)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal.reason.word)
-        if not self._gate.take_place(id):
+        connection = context.peer()
+        self._acceptor.note_call(connection, id)
+        if not self._gate.take_place(id, connection):
             return self._gate.refusal(id, RefusedError(Reason.BUSY)).packed()
-        if not context.add_callback(functools.partial(self._gate.free_place, id)):  # the caller has hung up
-            self._gate.free_place(id)
+        if not context.add_callback(functools.partial(self._gate.free_place, id, connection)):  # the caller has hung up
+            self._gate.free_place(id, connection)
         return self._gate.answer(id, content).packed()
 
     def stop(self, seconds: float = 2.0) -> None:
         """Let calls under way end, then free the port."""
+        self._acceptor.close_port()
         self._server.stop(seconds).wait()
-        self._pool.shutdown()
-
-
-def _obstacle(listen: str) -> str:
-    """What keeps gRPC, which does not tell, from listening at an address."""
-    host, _, port = listen.rpartition(":")
-    try:
-        family, *_, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(where)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        return f"{reason}; is another node running there, and is the address one of this machine?"
-    return "a key or a certificate cannot be used; gRPC says above which"
+        self._opened.close()
 
 
 def _fingerprint(context: grpc.ServicerContext) -> str:

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from facade.errors import ExperimentError
 from facade.files import store
-from facade.peers.trust import identity
-from facade.peers.trust.identity import Join
+from facade.peers.trust import bounds, identity
+from facade.peers.trust.identity import Ask, Join
 from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, checked_list, resized
 from facade.peers.trust.site import Settings
 
@@ -29,6 +31,15 @@ _DATA_TEMPLATE = """
 # source = "npz"
 # root = "/data"
 # path = "ward.npz"
+
+# What no list may exceed here; these are the defaults.
+# [ceilings]
+# rounds = 10000
+# seconds = 86400
+# samples = 1000000
+# memory_mb = 8192
+# disk_mb = 20480
+# message_mb = 1024
 """
 
 
@@ -42,6 +53,8 @@ class NewSite:
     settings: dict[str, Any] = field(default_factory=dict)
     """Further entries of node.toml."""
     days: int = CERTIFICATE_DAYS
+    passphrase: bytes | None = field(default=None, repr=False)
+    """With one, the keys are encrypted."""
 
 
 def found_site(home: Path, new: NewSite) -> Path:
@@ -50,17 +63,22 @@ def found_site(home: Path, new: NewSite) -> Path:
     for admin in new.admins:
         if len(admin) != 64 or not all(c in "0123456789abcdef" for c in admin):
             raise ExperimentError(f"the admin's key {admin} is not a public key; expected 64 hexadecimal digits")
+    if new.settings.get("required", 1) > len(set(new.admins)):
+        raise ExperimentError(
+            f"{new.settings['required']} admins must sign, but {len(set(new.admins))} are named; name all of them"
+        )
     identity.check_address("address", new.address)
     if listen := new.settings.get("listen"):
         identity.check_address("listen", listen)
     with store.writing(home):
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store.make_directory(home)
+        _refuse_open(home)
     if (home / "node.toml").exists():
         raise ExperimentError(f"{home} is a site already; give another directory")
-    key, certificate = identity.new_certificate(new.id, new.days)
+    key, certificate = identity.new_certificate(new.id, new.days, passphrase=new.passphrase)
     identity.private(home / identity.TLS_KEY, key)
-    public = identity.new_signing_key(home / identity.SIGNING_KEY)
-    store.replace(home / identity.CERTIFICATE, certificate)
+    public = identity.new_signing_key(home / identity.SIGNING_KEY, new.passphrase)
+    store.replace(home / identity.CERTIFICATE, certificate, store.PRIVATE)
     settings = {"id": new.id, "address": new.address, "admins": list(new.admins), "allow": []} | new.settings
     template = "" if "data" in settings else _DATA_TEMPLATE
     identity.private(home / "node.toml", (tomli_w.dumps(settings) + template).encode())
@@ -69,13 +87,26 @@ def found_site(home: Path, new: NewSite) -> Path:
     return join
 
 
-def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS) -> Path:
-    """Make a second key and certificate beside the ones in use; the path of the new .join file."""
-    address = Settings.load(home).address
-    public = identity.public_half(identity.load_signing_key(home / identity.SIGNING_KEY))
-    key, certificate = identity.new_certificate(id, days)
+def _refuse_open(home: Path) -> None:
+    """ExperimentError for a site's directory that others can read or write."""
+    mode = home.stat().st_mode & 0o777
+    if mode & 0o066:
+        raise ExperimentError(
+            f"{home} can be read or written by others than its owner (mode {mode:o}), and is to hold a site's keys;"
+            f" run: chmod 700 {quote(str(home))}, or name a new directory as `home`"
+        )
+
+
+def rotate_site(home: Path, id: str, days: int = CERTIFICATE_DAYS, ask: Ask = identity.cannot_ask) -> Path:
+    """Make a second key and certificate beside the ones in use; the path of the new .join file. `ask` gives the
+    passphrase, if the keys are encrypted: so is the new one."""
+    address, ask = Settings.load(home).address, functools.cache(ask)
+    signing = home / identity.SIGNING_KEY
+    public = identity.public_half(identity.load_signing_key(signing, ask))
+    passphrase = ask() if identity.is_encrypted(signing) else None
+    key, certificate = identity.new_certificate(id, days, passphrase=passphrase)
     identity.private(home / f"next-{identity.TLS_KEY}", key)
-    store.replace(home / f"next-{identity.CERTIFICATE}", certificate)
+    store.replace(home / f"next-{identity.CERTIFICATE}", certificate, store.PRIVATE)
     path = home / f"next-{id}.join"  # made and moved last: while it is there, a change is under way
     store.replace(path, Join(id, address, certificate.decode(), public).json().encode())
     return path
@@ -101,6 +132,10 @@ class Terms:
     limits: Limits = field(default_factory=Limits)
     schema: Schema | None = None
     """None: that of the experiment's own data."""
+    required: int = 1
+    """How many admins must sign."""
+    expires: str = ""
+    """The last day of the list, such as 2027-03-31; none if empty."""
 
 
 def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms) -> Membership:
@@ -112,6 +147,7 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
     if len(joins) < 2:
         raise ExperimentError(f"a federation needs at least 2 sites, {len(joins)} given")
     described = resized(experiment.model_dump(), len(joins))
+    described["data"] |= {"root": bounds.ROOT, "path": ""}  # where data lie is every site's own business
     return checked_list(
         {
             "federation": terms.federation,
@@ -125,6 +161,8 @@ def found_federation(joins: Sequence[Join], experiment: Experiment, terms: Terms
             "limits": terms.limits.model_dump(),
             "members": [Member(**join.__dict__).model_dump() for join in sorted(joins, key=lambda join: join.id)],
             "admins": list(terms.admins),
+            "required": terms.required,
+            "expires": terms.expires,
         }
     )
 

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from facade.errors import ExperimentError, StorageError
-from facade.files import store
+from facade.errors import DamagedFileError, ExperimentError, StorageError
+from facade.files import seals, store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes, PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization import KeySerializationEncryption
     from cryptography.x509 import Certificate
 
 TLS_KEY, SIGNING_KEY, CERTIFICATE = "tls.key", "signing.key", "certificate.pem"
 ID = "[a-z0-9][a-z0-9-]{0,31}"
+_ENCRYPTED = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+
+Ask = Callable[[], bytes]
+"""Gives the passphrase of encrypted keys; called only if they are."""
+
+
+def cannot_ask() -> bytes:
+    """Where nobody can be asked."""
+    raise ExperimentError(
+        "a key is encrypted, and nobody can be asked for its passphrase here; the commands of `facade node` ask for it,"
+        " and an admin's key must not be encrypted"
+    )
 
 
 @dataclass(frozen=True)
@@ -41,19 +56,19 @@ class Join:
     def load(cls, path: Path) -> Join:
         """A .join file."""
         try:
-            written = json.loads(path.read_text())
+            written = seals.read_json(path).content
             join = cls(**{key: str(written[key]) for key in ("id", "address", "certificate", "signing_key")})
             check_name(join.id)
             check_address("address", join.address)
             join = dataclasses.replace(join, certificate=canonical_pem(join.certificate))
             check_certificate(join.id, join.certificate)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (DamagedFileError, ValueError, KeyError, TypeError) as error:
             raise ExperimentError(f"{path} is not a .join file ({error}); make one with: facade node init") from None
         return join
 
     def json(self) -> str:
-        """As the file holds it."""
-        return json.dumps(self.__dict__, indent=1) + "\n"
+        """As the file holds it, with a checksum."""
+        return seals.sealed_json(self.__dict__).decode()
 
 
 def check_name(name: str) -> None:
@@ -70,6 +85,17 @@ def check_address(name: str, address: str) -> None:
         raise ExperimentError(
             f"{name} {address} is not possible; expected host:port, such as h07.example:7700 or [2001:db8::7]:7700"
         )
+
+
+def check_member(id: str, address: str) -> None:
+    """ValueError for an id or an address that no site could have been founded with."""
+    try:
+        check_name(id)
+        if len(address) > 255:
+            raise ExperimentError(f"an address of {len(address)} characters is not possible; expected at most 255")
+        check_address("address", address)
+    except ExperimentError as error:
+        raise ValueError(str(error)) from None
 
 
 def private(path: Path, content: bytes) -> None:
@@ -89,38 +115,70 @@ def private(path: Path, content: bytes) -> None:
         raise
 
 
-def new_signing_key(path: Path) -> str:
-    """Make an Ed25519 key in a file; its public half, hexadecimal."""
-    from cryptography.hazmat.primitives import serialization
+def new_signing_key(path: Path, passphrase: bytes | None = None) -> str:
+    """Make an Ed25519 key in a file, encrypted if there is a passphrase; its public half, hexadecimal."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.generate()
-    pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    private(path, key.private_bytes(*pem))
+    private(path, pem_of(key, passphrase))
     return public_half(key)
 
 
-def load_signing_key(path: Path) -> Ed25519PrivateKey:
+def pem_of(key: PrivateKeyTypes, passphrase: bytes | None = None) -> bytes:
+    """A private key as PKCS#8 in PEM, encrypted if there is a passphrase."""
+    from cryptography.hazmat.primitives import serialization
+
+    encryption: KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase is not None:
+        encryption = serialization.BestAvailableEncryption(passphrase)
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def load_signing_key(path: Path, ask: Ask = cannot_ask) -> Ed25519PrivateKey:
     """The Ed25519 key of a file; ExperimentError if there is none."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = load_key(path)
+    key = load_key(path, ask)
     if not isinstance(key, Ed25519PrivateKey):
         raise ExperimentError(f"{path} is not an Ed25519 key")
     return key
 
 
-def load_key(path: Path) -> PrivateKeyTypes:
-    """The private key of a file; ExperimentError if there is none."""
+def is_encrypted(path: Path) -> bool:
+    """Whether a key file needs a passphrase."""
+    return read_private(path).lstrip().startswith(_ENCRYPTED)
+
+
+def load_key(path: Path, ask: Ask = cannot_ask) -> PrivateKeyTypes:
+    """The private key of a file; ExperimentError if there is none, or the passphrase is another."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    content, encrypted = read_private(path), is_encrypted(path)
+    passphrase = ask() if encrypted else None
     try:
-        return load_pem_private_key(read_private(path), None)
+        key = load_pem_private_key(content, passphrase)
+        _refuse_halves_of_two(key)
     except (ValueError, TypeError, UnsupportedAlgorithm):
+        if encrypted:
+            raise ExperimentError(
+                f"the passphrase does not open {path}; give the one of its facade node init, or, if that was it,"
+                " restore the file from a copy: it is damaged"
+            ) from None
         raise ExperimentError(
-            f"{path} is not a private key in PEM, without a password; restore it, or make keys with: facade node init"
+            f"{path} is not a private key in PEM; restore it from a copy, or make keys with: facade node init"
         ) from None
+    return key
+
+
+def _refuse_halves_of_two(key: PrivateKeyTypes) -> None:
+    """ValueError for an elliptic key whose file holds the public half of another: one changed bit makes it so."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        secret = key.private_numbers().private_value
+        if ec.derive_private_key(secret, key.curve).public_key() != key.public_key():
+            raise ValueError("the halves do not belong together")
 
 
 def read_private(path: Path) -> bytes:
@@ -150,11 +208,15 @@ def verify(public: str, signature: str, content: bytes) -> bool:
     return True
 
 
-def new_certificate(name: str, days: int, starts: datetime.datetime | None = None) -> tuple[bytes, bytes]:
-    """(P-256 key, self-signed certificate), both PEM. It can sign no other certificate."""
+def new_certificate(
+    name: str, days: int, starts: datetime.datetime | None = None, passphrase: bytes | None = None
+) -> tuple[bytes, bytes]:
+    """(P-256 key, self-signed certificate), both PEM; the key is encrypted if there is a passphrase. The certificate
+    can sign no other."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
@@ -172,9 +234,7 @@ def new_certificate(name: str, days: int, starts: datetime.datetime | None = Non
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .sign(key, hashes.SHA256())
     )
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return secret, certificate.public_bytes(pem)
+    return pem_of(key, passphrase), certificate.public_bytes(Encoding.PEM)
 
 
 def tls_name(id: str) -> str:
@@ -192,7 +252,7 @@ def check_certificate(id: str, pem: str) -> None:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         signs = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         raise ValueError(f"the certificate of '{id}' was not made by facade node init or rotate") from None
     common = [attribute.value for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if common != [id] or list(names) != [x509.DNSName(tls_name(id))] or signs:
@@ -201,6 +261,25 @@ def check_certificate(id: str, pem: str) -> None:
         )
 
 
+def check_certificates(id: str, pems: list[str]) -> None:
+    """ValueError for certificates that are not a site's own, or not in the one way of writing them."""
+    try:
+        plain = all(pem == canonical_pem(pem) for pem in pems)
+        subjects = {parsed(pem).subject for pem in pems}
+    except Exception as error:  # the parser has many
+        raise ValueError(f"a certificate of '{id}' cannot be read ({type(error).__name__})") from None
+    if not plain:
+        raise ValueError(f"the certificate of '{id}' is not in plain PEM; make the list of .join files")
+    for pem in pems:
+        check_certificate(id, pem)
+    if len(subjects) < len(pems):
+        raise ValueError(
+            f"the two certificates of '{id}' have the same subject, by which TLS looks them up; make a new one with:"
+            " facade node rotate"
+        )
+
+
+@functools.lru_cache(maxsize=4096)  # asked for at every call
 def fingerprint(pem: str | bytes) -> str:
     """SHA-256 of the certificate itself, hexadecimal; ValueError if it is none."""
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -208,11 +287,22 @@ def fingerprint(pem: str | bytes) -> str:
     return hashlib.sha256(parsed(pem).public_bytes(Encoding.DER)).hexdigest()
 
 
+@functools.lru_cache(maxsize=4096)
 def parsed(pem: str | bytes) -> Certificate:
     """The certificate in a PEM text."""
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(pem.encode() if isinstance(pem, str) else pem)
+
+
+def certified_key(pem: bytes) -> CertificatePublicKeyTypes:
+    """The public key in a certificate; ValueError if there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        return parsed(pem).public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(error) from None
 
 
 def canonical_pem(text: str) -> str:

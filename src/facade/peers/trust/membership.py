@@ -9,19 +9,24 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from facade.data.clusters import cluster_sizes
 from facade.errors import ExperimentError, first_mistake
-from facade.peers.trust import identity
+from facade.peers.trust import bounds, identity
+from facade.peers.trust.expiry import check_date, refuse_expired
+from facade.peers.trust.signatures import check_signers, good_signatures, signature
 
 PROTOCOL = 1
-_SIGNED = b"facade membership 1\n"
+LARGEST_SAMPLE = 1 << 24
+"""Values of one sample."""
 
 
 class ListPart(BaseModel):
@@ -44,6 +49,8 @@ class Limits(ListPart):
     chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)
     window: int = Field(8, ge=4)
     """Rounds of outgoing messages that a node keeps."""
+    quorum: float = Field(0.5, ge=0, lt=1)
+    """A node goes on while more than this share of the members are there, itself included; 0: always."""
 
 
 class Schema(ListPart):
@@ -62,6 +69,8 @@ class Schema(ListPart):
             raise ValueError(f"classes {self.classes} are not all different")
         if len(self.shape) not in (1, 3):
             raise ValueError(f"shape {self.shape} is not possible; expected [channels, height, width] or [values]")
+        if math.prod(self.shape) > LARGEST_SAMPLE:
+            raise ValueError(f"shape {self.shape} is too large; expected at most {LARGEST_SAMPLE:,} values a sample")
         for name, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, self.shape[0]):
                 raise ValueError(f"{name} has {len(numbers)} numbers; expected 1 or {self.shape[0]}, one per channel")
@@ -73,7 +82,7 @@ class Member(ListPart):
 
     id: str
     address: str
-    certificate: str
+    certificate: str = Field(min_length=1)
     """PEM; others trust this very certificate, and no authority."""
     next_certificate: str = ""
     """PEM of the one it is about to change to; both are good meanwhile."""
@@ -102,6 +111,28 @@ class Membership(ListPart):
     limits: Limits
     members: list[Member] = Field(min_length=2)
     admins: list[str] = Field(min_length=1)
+    required: int = Field(1, ge=1)
+    """How many of the admins must have signed."""
+    expires: str = ""
+    """The last day, in UTC, on which rounds are begun by this list; none if empty."""
+    goes_back: bool = False
+    """Whether what was played by earlier lists from the first round on does not count: sites go back to that round."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_plain_data(cls, written: Any) -> Any:
+        bounds.check_list(written)
+        return written
+
+    @model_validator(mode="after")
+    def _admins_can_sign(self) -> Membership:
+        if len(set(self.admins)) < len(self.admins) or self.required > len(self.admins):
+            raise ValueError(
+                f"required = {self.required} of {len(set(self.admins))} different admins is not possible; expected each"
+                " admin once, and at least as many as are required"
+            )
+        check_date(self.expires)
+        return self
 
     @model_validator(mode="after")
     def _ids_are_sorted_and_certificates_their_own(self) -> Membership:
@@ -109,21 +140,22 @@ class Membership(ListPart):
         if ids != sorted(set(ids)):
             raise ValueError("members must be listed once each, in ascending order of their ids")
         for member in self.members:
-            if any(pem != identity.canonical_pem(pem) for pem in member.certificates):
-                raise ValueError(f"the certificate of '{member.id}' is not in plain PEM; make the list of .join files")
-            for pem in member.certificates:
-                identity.check_certificate(member.id, pem)
-            if len({identity.parsed(pem).subject for pem in member.certificates}) < len(member.certificates):
-                raise ValueError(
-                    f"the two certificates of '{member.id}' have the same subject, by which TLS looks them up; make a"
-                    " new one with: facade node rotate"
-                )
+            identity.check_member(member.id, member.address)
+            identity.check_certificates(member.id, member.certificates)
         return self
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """As it stands in a file. What was added to lists later is left out where it says nothing, so that earlier
+        lists keep their digests."""
+        described = self.model_dump(by_alias=True)
+        silent = {"required": 1, "expires": "", "goes_back": False}
+        return {key: value for key, value in described.items() if key not in silent or value != silent[key]}
 
     @functools.cached_property
     def content(self) -> bytes:
         """What is signed and hashed."""
-        return identity.canonical(self.model_dump(by_alias=True))
+        return identity.canonical(self.written)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -156,35 +188,49 @@ class Membership(ListPart):
             )
         return self._numbers[id]
 
-    def sign(self, keys: Iterable[Path]) -> str:
-        """The text of a membership.json, signed with admins' keys."""
-        signatures = []
-        for path in keys:
-            key = identity.load_signing_key(path)
-            if identity.public_half(key) not in self.admins:
-                raise ExperimentError(f"{path} is not the key of an admin of this federation")
-            signatures.append({"admin": identity.public_half(key), "signature": key.sign(_SIGNED + self.content).hex()})
-        signed = {"membership": self.model_dump(by_alias=True), "signatures": signatures}
-        return json.dumps(signed, indent=1) + "\n"
+    def refuse_expired(self) -> None:
+        """ExperimentError if the last day of this list is over."""
+        refuse_expired(f"the list of epoch {self.epoch}", self.expires)
+
+    def sign(self, keys: Iterable[Path], earlier: dict[str, str] | None = None) -> str:
+        """The text of a membership.json, signed with admins' keys; `earlier` are signatures, by admin, that it has."""
+        given = [{"admin": admin, "signature": signed} for admin, signed in (earlier or {}).items()]
+        added = [signature(self.content, path, self.admins) for path in keys]
+        new = [entry for entry in given if entry["admin"] not in {one["admin"] for one in added}] + added
+        return json.dumps({"membership": self.written, "signatures": new}, indent=1) + "\n"
 
 
-def load(path: Path, pinned: Sequence[str]) -> Membership:
-    """A membership.json that one of the pinned admins signed; everything else is refused."""
-    return verified(read(path), path, pinned)
+class SignedList(NamedTuple):
+    """A list, and its good signatures by admin."""
+
+    membership: Membership
+    signatures: dict[str, str]
+
+
+def load(path: Path, pinned: Sequence[str], needed: int = 1) -> Membership:
+    """A membership.json that enough of the pinned admins signed; everything else is refused."""
+    return verified(read(path), path, pinned, needed)
 
 
 def vouched(path: Path) -> Membership:
-    """A membership.json whose signature is not looked at: whoever gives it vouches for it."""
-    try:
-        return Membership.model_validate(json.loads(path.read_text())["membership"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ExperimentError(f"{path} is not a membership list ({error})") from None
+    """A membership.json that one of the admins it names has signed: whoever gives it vouches for these, and damage is
+    noticed."""
+    listed, signatures = signed_list(read(path), path)
+    if not signatures:
+        raise ExperimentError(
+            f"{path} is not as one of its admins signed it: it is damaged, or was changed; get it again from the"
+            " federation's admin"
+        )
+    return listed
 
 
 def read(path: Path) -> bytes:
-    """The content of a membership.json, as it is."""
+    """The content of a membership.json, as it is; of a longer one than there can be, so much that this shows."""
     try:
-        return path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ExperimentError(f"{path} is not a file; put the list there that the federation's admin made")
+        with path.open("rb") as file:
+            return file.read(bounds.LARGEST_FILE + 1)
     except OSError as error:
         raise ExperimentError(
             f"{path} cannot be read ({error.strerror}); get it from the federation's admin, or make it with:"
@@ -192,23 +238,24 @@ def read(path: Path) -> bytes:
         ) from None
 
 
-def verified(text: bytes, path: Path, pinned: Sequence[str]) -> Membership:
-    """The list in the content of a file, if one of the pinned admins signed it."""
+def signed_list(text: bytes, path: Path) -> SignedList:
+    """The list in the content of a file, whoever signed it; ExperimentError if there is none."""
     try:
-        written = json.loads(text)
+        written = bounds.plain_json(text)
+        if not isinstance(written, dict) or written.keys() != {"membership", "signatures"}:
+            raise ValueError("it must have the keys membership and signatures, and no others")
         membership = Membership.model_validate(written["membership"])
-        signatures = [(str(s["admin"]), str(s["signature"])) for s in written["signatures"]]
-        content = _SIGNED + membership.content
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        mistake = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        good = good_signatures(written["signatures"], membership.content, membership.admins)
+    except (ValueError, RecursionError) as error:
+        mistake = first_mistake(error) if isinstance(error, ValidationError) else str(error)
         raise ExperimentError(f"{path} is not a membership list: {mistake}") from None
-    if not any(
-        admin in pinned and admin in membership.admins and identity.verify(admin, s, content) for admin, s in signatures
-    ):
-        raise ExperimentError(
-            f"{path} is not signed by an admin that this site knows ({', '.join(k[:16] for k in pinned) or 'none'});"
-            " if the admin has changed, change admins in node.toml"
-        )
+    return SignedList(membership, good)
+
+
+def verified(text: bytes, path: Path, pinned: Sequence[str], needed: int = 1) -> Membership:
+    """The list in the content of a file, if `needed` of the pinned admins signed it, or as many as it says itself."""
+    membership, signatures = signed_list(text, path)
+    check_signers(path, signatures, pinned, max(needed, membership.required))
     return membership
 
 
@@ -220,7 +267,7 @@ class Epochs:
 
     def follows(self, membership: Membership) -> bool:
         """Whether a list is a new one; ExperimentError if it fits none of the known ones. A later one must begin
-        later."""
+        later, unless it goes back."""
         for other in self.known:
             if membership.epoch == other.epoch:
                 if membership.digest != other.digest:
@@ -230,9 +277,8 @@ class Epochs:
                 return False
         later = [m for m in self.known if m.epoch > membership.epoch]
         newest = self.known[-1] if self.known else None
-        if newest and (
-            membership.federation != newest.federation or (not later and membership.first_round <= newest.first_round)
-        ):
+        too_early = newest and membership.first_round <= newest.first_round and not membership.goes_back
+        if newest and (membership.federation != newest.federation or (not later and too_early)):
             raise ExperimentError(
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
@@ -254,6 +300,10 @@ class Epochs:
         """The list that a round is played by."""
         return max((m for m in self.known if m.first_round <= round), key=lambda m: m.epoch, default=self.known[0])
 
+    def going_back(self, epoch: int) -> list[Membership]:
+        """The lists later than that of an epoch that go back."""
+        return [m for m in self.known if m.goes_back and m.epoch > epoch]
+
     def current(self, round: int) -> list[Membership]:
         """The lists whose members may call a node that is in `round`: the governing one and later."""
         now = self.governing(round)
@@ -274,6 +324,12 @@ class Change:
     remove: Sequence[str] = ()
     rotate: Sequence[identity.Join] = ()
     """Sites with a new certificate; the old one stays good until the next update is in force."""
+    required: int | None = None
+    """How many admins must sign; None: as before."""
+    expires: str | None = None
+    """The last day of the new list; None: as before."""
+    goes_back: bool = False
+    """Whether sites that have played the first round of the new list go back to it."""
 
 
 def changed(old: Membership, change: Change, first_round: int) -> Membership:
@@ -286,7 +342,7 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     for id in [*change.remove, *(join.id for join in change.rotate)]:
         if id not in members:
             raise ExperimentError(f"'{id}' is no member; members are {', '.join(sorted(members))}")
-    if first_round <= old.first_round:
+    if first_round <= old.first_round and not change.goes_back:
         raise ExperimentError(
             f"round {first_round}, the first of the new list, is not after round {old.first_round}, where the old one"
             " begins"
@@ -307,8 +363,11 @@ def changed(old: Membership, change: Change, first_round: int) -> Membership:
     update = {
         "epoch": old.epoch + 1,
         "first_round": first_round,
+        "goes_back": change.goes_back,
         "members": [settled[id].model_dump() for id in sorted(settled)],
         "experiment": resized(old.experiment, len(settled)),
+        "required": old.required if change.required is None else change.required,
+        "expires": old.expires if change.expires is None else change.expires,
     }
     return checked_list(old.model_dump(by_alias=True) | update)  # a copy would keep the old digest
 

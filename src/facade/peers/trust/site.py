@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import tomllib
 import warnings
@@ -12,14 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from facade.core.names import is_foreign
 from facade.errors import ExperimentError, FacadeError, first_mistake
 from facade.peers.trust import identity
+from facade.peers.trust.ceilings import Ceilings, refuse_excess
+from facade.peers.trust.identity import Ask
 from facade.peers.trust.membership import Membership, Schema, load
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from facade.data.federation import Federation
     from facade.data.samples import Dataset
     from facade.experiment.config import Experiment
@@ -29,6 +34,11 @@ D = TypeVar("D")
 
 _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 """Texts of an experiment that may well have a colon, and are never looked up."""
+
+
+SETTINGS = "node.toml"
+OPENS_NOTHING = frozenset({"digits", "synthetic"})
+"""Sources of data that open no path, so that an experiment may choose them for a site."""
 
 
 ALLOWS_ATTACK = "attack"
@@ -47,19 +57,38 @@ class Settings(BaseModel):
     """Where it listens, if that is another address."""
     admins: list[str] = Field(min_length=1)
     """Public keys of the admins whose lists this site follows."""
+    required: int = Field(1, ge=1)
+    """How many of them must have signed a list."""
+    ignore: list[str] = []
+    """Ids of members that this site neither hears nor serves, whatever a list says; looked at again while it runs."""
     allow: list[str] = []
     """Names package.module:Attribute that an experiment may use here; "attack": it may have this site attack others."""
     metrics_port: int = Field(0, ge=0, lt=65536)
     """Prometheus metrics on 127.0.0.1; 0 for none."""
     threads: int = Field(1, ge=0)
     """Threads that compute; 0: as many as there are cores."""
-    data: dict[str, Any] = {"source": "experiment"}
-    """This site's own [data]; source = "experiment" for its share of the experiment's own source."""
+    data: dict[str, Any] = {}
+    """This site's own [data]; source = "experiment" for its share of the experiment's own source, with the root and
+    path given here. Without any, the experiment may only choose a source that opens nothing."""
+    ceilings: Ceilings = Ceilings()
+    """What no list may exceed here."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Settings:
+        if self.required > len(set(self.admins)):
+            raise ValueError(
+                f"required = {self.required} is more than the {len(set(self.admins))} admins; add others, or lower it"
+            )
+        for id in self.ignore:
+            identity.check_member(id, self.address)
+        if self.id in self.ignore:
+            raise ValueError(f"ignore names this site itself ('{self.id}'); leave it out")
+        return self
 
     @classmethod
     def load(cls, home: Path) -> Settings:
         """The node.toml of a site's directory."""
-        path = home / "node.toml"
+        path = home / SETTINGS
         try:
             return cls.model_validate(tomllib.loads(path.read_text()))
         except OSError as error:
@@ -77,19 +106,22 @@ class Site:
     home: Path
     settings: Settings
     tls_key: bytes = field(repr=False)
+    """PEM, not encrypted."""
+    signing_key: Ed25519PrivateKey = field(repr=False)
     certificate: bytes
     _loaded: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The data that were loaded last, by what describes them."""
 
     @classmethod
-    def load(cls, home: Path) -> Site:
-        """The site of a directory; ExperimentError if anything is missing or others can read keys."""
-        settings = Settings.load(home)
-        key = identity.load_key(home / identity.TLS_KEY)
-        identity.load_signing_key(home / identity.SIGNING_KEY)
+    def load(cls, home: Path, ask: Ask = identity.cannot_ask) -> Site:
+        """The site of a directory; ExperimentError if anything is missing or others can read keys. `ask` gives the
+        passphrase of encrypted ones."""
+        settings, ask = Settings.load(home), functools.cache(ask)
+        key = identity.load_key(home / identity.TLS_KEY, ask)
+        signing_key = identity.load_signing_key(home / identity.SIGNING_KEY, ask)
         try:
             certificate = (home / identity.CERTIFICATE).read_bytes()
-            certified = identity.parsed(certificate).public_key()
+            certified = identity.certified_key(certificate)
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{home / identity.CERTIFICATE} cannot be used: {error}") from None
         if key.public_key() != certified:
@@ -97,7 +129,7 @@ class Site:
                 f"{home / identity.CERTIFICATE} does not belong to {identity.TLS_KEY} beside it; if a change of the"
                 " certificate was interrupted, end it with: facade node rotate --finish"
             )
-        return cls(home, settings, identity.read_private(home / identity.TLS_KEY), certificate)
+        return cls(home, settings, identity.pem_of(key), signing_key, certificate)
 
     @property
     def run(self) -> Path:
@@ -115,7 +147,7 @@ class Site:
 
     def membership(self) -> Membership:
         """The list that the operator put into the directory; it must name this very site."""
-        membership = load(self.home / "membership.json", self.settings.admins)
+        membership = load(self.home / "membership.json", self.settings.admins, self.settings.required)
         self.find_in(membership)
         return membership
 
@@ -126,6 +158,16 @@ class Site:
             raise ExperimentError(
                 f"membership.json does not list this site ('{self.settings.id}') with its certificate;"
                 f" send {self.settings.id}.join to the federation's admin"
+            )
+        self.check_signing_key(membership)
+
+    def check_signing_key(self, membership: Membership) -> None:
+        """ExperimentError for a signing key that is another than a list, in which this site is, has."""
+        listed = membership.members[membership.number(self.settings.id)].signing_key
+        if listed != identity.public_half(self.signing_key):
+            raise ExperimentError(
+                f"{self.home / identity.SIGNING_KEY} is not the key that the list of epoch {membership.epoch} has for"
+                f" '{self.settings.id}'; restore it from a copy"
             )
 
 
@@ -168,13 +210,29 @@ def _experiment(site: Site, membership: Membership) -> Experiment:
 
     refuse_foreign_names(membership.experiment, site.settings.allow)
     settings = [f"runtime.threads={site.settings.threads}", "runtime.shards=1"]
-    if root := site.settings.data.get("root"):
-        settings.append(f"data.root={json.dumps(str(root))}")
+    if site.settings.data.get("source", "experiment") == "experiment":  # other data are not the experiment's
+        own = {key: site.settings.data[key] for key in ("root", "path") if site.settings.data.get(key)}
+        settings += [f"data.{key}={json.dumps(str(value))}" for key, value in own.items()]
     experiment = Experiment.of(membership.experiment, settings)
     if experiment.n != membership.n:
         raise ExperimentError(f"the experiment is for {experiment.n} nodes but the list names {membership.n} members")
     refuse_attack(experiment, ALLOWS_ATTACK in site.settings.allow, f'add to node.toml: allow = ["{ALLOWS_ATTACK}"]')
+    _refuse_chosen_data(site, experiment)
+    refuse_excess(site.settings.ceilings, membership, experiment)
     return experiment
+
+
+def _refuse_chosen_data(site: Site, experiment: Experiment) -> None:
+    """ExperimentError where the list would choose what of this site's disk is trained on."""
+    own, source = site.settings.data, experiment.data.source
+    if source in OPENS_NOTHING | {"given"} or own.get("source", "experiment") != "experiment":
+        return
+    if not own.get("source") or not own.get("root"):
+        raise ExperimentError(
+            f"the experiment names data.source = '{source}', which reads from this site's disk, and"
+            f" {site.home / 'node.toml'} does not say what it may read; add [data] with this site's own source, root"
+            ' and path, or with source = "experiment" and root'
+        )
 
 
 def refuse_attack(experiment: Experiment, allowed: bool, how: str) -> None:

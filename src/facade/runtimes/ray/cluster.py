@@ -16,7 +16,8 @@ from facade.errors import ExperimentError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import Setup
 from facade.runs.result import Result
-from facade.runtimes.ray.connection import ClusterError, connected, ids, machines
+from facade.runtimes.ray.connection import connected, ids, machines
+from facade.runtimes.ray.errors import ClusterError
 from facade.runtimes.ray.worker import Worker, packed
 from facade.runtimes.ray.workers import LostError, Share, Workers
 from facade.runtimes.recorder import Recorder, RunOptions, record

@@ -8,23 +8,15 @@ import secrets
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from facade.errors import ExperimentError, FacadeError, need
+from facade.errors import ExperimentError, need
 from facade.learning.machine import cores
-
-_SOCKET = "/facade-ray-12345678/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store.1"
-"""The longest name that Ray gives a socket below the directory for temporary files."""
-_LONGEST = 103
-"""Bytes that every system takes as the path of a socket."""
-
-
-class ClusterError(FacadeError):
-    """The cluster cannot be used, or fails again and again."""
+from facade.runtimes.ray.errors import ClusterError
+from facade.runtimes.ray.private_directory import close_to_others, private_directory
 
 
 def machines() -> list[dict[str, Any]]:
@@ -66,30 +58,49 @@ def connected(address: str | None = None) -> Iterator[None]:
     need("ray", "the Ray runtime", "ray")
     import ray
 
-    with _directory() as files:
-        if address is None:
-            options["_temp_dir"] = files  # what Ray leaves goes with it
+    with private_directory() if address is None else contextlib.nullcontext() as files:
+        if files is not None:
+            options["_temp_dir"] = str(files)  # what Ray leaves goes with it
         try:
             with _deaf_to_hangups() if address is None else contextlib.nullcontext():
                 ray.init(**options)
-        except ray.exceptions.AuthenticationError as error:
-            raise ClusterError(
-                f"the Ray cluster at {address} and this process have no token in common; set RAY_AUTH_TOKEN or"
-                " RAY_AUTH_TOKEN_PATH to the cluster's, or RAY_AUTH_MODE=disabled if it was started without one"
-            ) from error
         except Exception as error:  # Ray raises many kinds, Exception itself if it takes too long to start
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            if address is None:
-                raise ClusterError(f"a Ray cluster could not be started here ({reason})") from error
-            raise ClusterError(
-                f"no Ray cluster at {address} that this machine is part of ({reason}); give the command on a machine of"
-                " the cluster, one on which `ray start` ran"
-            ) from error
+            raise ClusterError(_why_not_connected(error, address, ray.exceptions.AuthenticationError)) from error
         try:
+            if files is not None:
+                close_to_others(files)
             _warn_if_exposed()
             yield
         finally:
             ray.shutdown()
+
+
+def _why_not_connected(error: Exception, address: str | None, authentication: type[Exception]) -> str:
+    """What to tell somebody whom Ray does not let in, or for whom it does not start; `authentication` is Ray's kind of
+    error where a token is missing. Where it is wrong, others are raised that came of such a one, or quote it."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if address is None:
+        return f"a Ray cluster could not be started here ({reason})"
+    remedy = "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's"
+    if isinstance(error, authentication):
+        return (
+            f"the Ray cluster at {address} and this process have no token in common; {remedy}, or"
+            " RAY_AUTH_MODE=disabled if it was started without one"
+        )
+    if any(isinstance(cause, authentication) or authentication.__name__ in str(cause) for cause in _causes(error)):
+        return f"the Ray token of this process is wrong: the cluster at {address} has another one; {remedy}"
+    return (
+        f"no Ray cluster at {address} that this machine is part of ({reason}); give the command on a machine of the"
+        " cluster, one on which `ray start` ran"
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What an error came of, as far as it says."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 @contextlib.contextmanager
@@ -106,19 +117,6 @@ def _deaf_to_hangups() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-def _directory() -> tempfile.TemporaryDirectory[str]:
-    """A directory for Ray's files, gone afterwards: below TMPDIR, unless that is too long for Ray's sockets."""
-    usual = tempfile.gettempdir()
-    where = usual if len(os.fsencode(usual + _SOCKET)) <= _LONGEST else "/tmp"
-    try:
-        return tempfile.TemporaryDirectory(prefix="facade-ray-", dir=where, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise ClusterError(
-            f"Ray needs a directory below {where}, which cannot be made ({error.strerror}); set TMPDIR to a short"
-            " path that can be written"
-        ) from error
-
-
 def _set_environment(address: str | None) -> None:
     """What Ray reads from the environment, when it is first imported: a token for everybody who connects,
     and no usage reports. What the user has set stays."""
@@ -126,6 +124,8 @@ def _set_environment(address: str | None) -> None:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on any system: stay on 127.0.0.1
         if "RAY_AUTH_TOKEN_PATH" not in os.environ:
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    else:
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")  # a second each; a wrong token is wrong every time
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns about it

@@ -26,7 +26,7 @@ from facade.experiment.setup import set_up
 from facade.learning.machine import cpu
 from facade.runs.checkpoint import Start
 from facade.runs.environment import versions
-from facade.runtimes.ray.connection import ClusterError
+from facade.runtimes.ray.errors import ClusterError
 
 Arrays = dict[str, NDArray[Any]]
 Part = Literal["state", "models"]
