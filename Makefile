@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format chaos bench paper-quick reproduction reproduction-page heterogeneity robustness clean
+.PHONY: demo test coverage check format chaos attack bench paper-quick reproduction reproduction-page heterogeneity robustness clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -18,6 +18,10 @@ coverage: .venv/installed-test
 # One of eight peers is killed ten times, in twenty runs instead of the two of `make test`.
 chaos: .venv/installed-test
 	$(PYTEST) -n 2 tests/peers/test_faults.py -k killed_ten_times --kill-runs 20
+
+# Kills, floods, outages, strangers, lists and damaged files on real sites: half an hour. Leave the machine alone meanwhile.
+attack: .venv/installed-test
+	$(BIN)/python benchmarks/attack_campaign.py
 
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick

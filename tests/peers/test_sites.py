@@ -123,7 +123,7 @@ def test_a_site_that_is_not_finished_has_no_model_to_take_home(command, tmp_path
 
 
 def test_a_site_leaves_in_good_order_on_sigterm_and_comes_back(tmp_path):
-    experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=8", "evaluation.every=8")
+    experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=60", "evaluation.every=60")
     with founded(experiment, tmp_path, "patient", QUICK) as made, Processes(made.homes[1:]) as processes:
         process = processes.start(made.homes[0], leaves_on_sigterm)
         for home, event in processes.events():
