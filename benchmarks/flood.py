@@ -64,8 +64,8 @@ def experiment() -> Experiment:
             "data": {"source": "digits", "clusters": "2:1"},
             "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
             "topology": {"degree": 2},
-            "training": {"rounds": 20_000, "steps": 20},
-            "evaluation": {"every": 20_000},
+            "training": {"rounds": 10_000, "steps": 20},
+            "evaluation": {"every": 10_000},
             "runtime": {"threads": 1},
         }
     )
