@@ -49,10 +49,12 @@ def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_pat
 
 def test_a_half_line_of_a_killed_process_is_ended_and_left_out(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_bytes(b'{"event":"whole"}\n{"event":"ha')
-    journal = Journal(path)
-    journal.write("next", round=3)
-    journal.close()
+    for event in ("whole", "next"):
+        journal = Journal(path)
+        journal.write(event, round=3)
+        journal.close()
+        if event == "whole":
+            path.write_bytes(path.read_bytes() + b'{"event":"ha')
     with pytest.warns(UserWarning, match=r"log.jsonl is cut off or damaged: line 2 is not used"):
         assert [event["event"] for event in lines(path)] == ["whole", "next"]
 
@@ -110,3 +112,16 @@ def test_who_needs_the_log_on_a_full_disk_is_told(tmp_path):
         journal.close()
     with pytest.raises(StorageError, match=r"could not be written: File exists"):
         Journal(tmp_path / "log.jsonl" / "log.jsonl")
+
+
+def test_a_line_that_lost_its_checksum_is_named_and_not_taken_for_one_of_an_older_version(tmp_path):
+    path = tmp_path / "log.jsonl"
+    journal = Journal(path)
+    journal.write("first")
+    journal.write("second")
+    journal.close()
+    path.write_bytes(path.read_bytes().replace(b'"crc32"', b'"crc36"', 1))
+    with pytest.warns(UserWarning, match=r"line 1 is not used"):
+        assert [event["event"] for event in lines(path)] == ["second"]
+    path.write_bytes(path.read_bytes().replace(b'"crc32"', b'"crc36"'))
+    assert [event["event"] for event in lines(path)] == ["first", "second"]

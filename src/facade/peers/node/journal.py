@@ -92,11 +92,12 @@ class Journal:
 def lines(path: Path) -> list[Event]:
     """The events of a log, without their checksums. Lines that are cut off or damaged are left out, and a warning names
     each, but for the last one while it is being written; those of a version before there were checksums are taken as
-    they are."""
-    events = []
-    *ended, last = path.read_bytes().split(b"\n") if path.exists() else [b""]
-    for number, line in enumerate([*ended, last] if _event(last[:-1]) else ended, start=1):
-        event = _event(line)
+    they are, where no line has one."""
+    events, content = [], path.read_bytes() if path.exists() else b""
+    has_checksums = b'"crc32":' in content
+    *ended, last = content.split(b"\n")
+    for number, line in enumerate([*ended, last] if _event(last[:-1], has_checksums) else ended, start=1):
+        event = _event(line, has_checksums)
         if event is not None:
             events.append(event)
         elif line:
@@ -110,8 +111,8 @@ def _with_checksum(line: bytes) -> bytes:
     return body + _CHECKSUM % zlib.crc32(body)
 
 
-def _event(line: bytes) -> Event | None:
-    """What a line says; None if it is not whole."""
+def _event(line: bytes, has_checksum: bool) -> Event | None:
+    """What a line says; None if it is not whole, or lacks the checksum that it should have."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):  # a log may be another site's
@@ -119,7 +120,7 @@ def _event(line: bytes) -> Event | None:
     if not isinstance(event, dict):
         return None
     if event.pop("crc32", None) is None:
-        return event
+        return None if has_checksum else event
     body = line[: -len(_CHECKSUM % 0)]
     return event if line == body + _CHECKSUM % zlib.crc32(body) else None
 
