@@ -71,7 +71,7 @@ def flooding_member(*options: str) -> Outcome:
     """A member calls as fast as it can."""
     found = _measured("flood.py", "member", "--seconds", "20", *options)
     held = found["exits"] == 0 and found["ratio"] < 2
-    how = " ".join(options) or "over 32 connections"
+    how = "for large replies over 4 connections" if options else "over 32 connections"
     return Outcome(
         f"a member calls another as fast as it can, 32 threads, {how}",
         held,
@@ -112,9 +112,9 @@ def parted(sides: tuple[int, int]) -> Outcome:
     most_paused = max([*smaller, *(larger if sides[0] == sides[1] else [])])
     goes_on = sides[0] == sides[1] or min(larger) > 10 * max(1, most_paused)
     return Outcome(
-        f"six sites are parted {sides[0]} | {sides[1]} for 30 s",
+        f"six sites are parted into {sides[0]} and {sides[1]} for 30 s",
         goes_on and most_paused <= 3 and not sum(found["alone"].values()),
-        f"rounds meanwhile: {min(larger)} to {max(larger)} | {min(smaller)} to {max(smaller)}; none alone",
+        f"rounds meanwhile: {min(larger)} to {max(larger)} and {min(smaller)} to {max(smaller)}; none alone",
     )
 
 
@@ -168,8 +168,8 @@ TRIALS = [
     Trial("dead site, slow training", lambda: dead_site(3.0)),
     Trial("three killed", three_down),
     Trial("three stopped", lambda: three_down("--stopped")),
-    Trial("parted 4 | 2", lambda: parted((4, 2))),
-    Trial("parted 3 | 3", lambda: parted((3, 3))),
+    Trial("parted 4 and 2", lambda: parted((4, 2))),
+    Trial("parted 3 and 3", lambda: parted((3, 3))),
     Trial(
         "identities",
         lambda: tests_of("strangers, other keys, expired and foreign certificates", "tests/peers/test_identity.py"),
