@@ -242,7 +242,7 @@ def main() -> None:
         outcomes[trial.name] = asdict(outcome)
         named = {each.name: outcomes[each.name] for each in TRIALS if each.name in outcomes}
         given.out.write_text(json.dumps(named, indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(drawn(outcomes))
+    PAGE.write_text(drawn(json.loads(given.out.read_text())))
 
 
 def _wanted(only: Iterable[str] | None, outcomes: dict[str, Any]) -> list[Trial]:
