@@ -372,9 +372,9 @@ def test_of_every_tenth_round_the_newest_ten_checkpoints_are_kept(tmp_path):
 
 def test_an_audit_names_a_site_that_went_back_by_a_list_that_does_not(spoiled):
     second = spoiled.next(12, goes_back=False)
-    log = spoiled.base / "a" / "run" / "log.jsonl"
-    went = {"time": "", "event": "went-back", "round": 12, "epoch": second.epoch, "state": 10, "before": 14}
-    log.write_text(log.read_text() + json.dumps(went) + "\n")
+    log = Journal(spoiled.base / "a" / "run" / "log.jsonl")
+    log.write("went-back", round=12, epoch=second.epoch, state=10, before=14)
+    log.close()
     assert "a went back to round 12 by the list of epoch 2, which does not go back there" in spoiled.audit().findings[0]
 
 
