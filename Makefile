@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format chaos attack bench paper-quick reproduction reproduction-page heterogeneity robustness clean
+.PHONY: demo test coverage check format attack bench paper-quick reproduction reproduction-page heterogeneity robustness clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -15,13 +15,11 @@ test: .venv/installed-test
 coverage: .venv/installed-test
 	$(PYTEST) -n 2 --dist worksteal --cov=facade --cov-report=term:skip-covered --cov-report=html
 
-# One of eight peers is killed ten times, in twenty runs instead of the two of `make test`.
-chaos: .venv/installed-test
-	$(PYTEST) -n 2 tests/peers/test_faults.py -k killed_ten_times --kill-runs 20
-
-# Kills, floods, outages, strangers, lists and damaged files on real sites: half an hour. Leave the machine alone meanwhile.
+# Kills, faults, floods, outages, strangers, lists and damaged files on real sites: most of an hour. Leave the machine
+# alone meanwhile. What has its result is not tried again: TRIALS="--only kills files" does those two.
+TRIALS ?=
 attack: .venv/installed-test
-	$(BIN)/python benchmarks/attack_campaign.py
+	$(BIN)/python benchmarks/attack_campaign.py $(TRIALS)
 
 paper-quick: .venv/installed
 	$(BIN)/facade paper all --quick --out runs/paper-quick

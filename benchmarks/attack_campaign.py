@@ -53,6 +53,13 @@ def kills() -> Outcome:
     return Outcome(tried, not failed and passed == KILLED_RUNS, f"{passed} of {KILLED_RUNS} runs end bit-identical")
 
 
+def simulator_kills() -> Outcome:
+    """A simulated run is killed, and continued."""
+    passed, failed = _tests("tests/results/test_resume.py", "-k", "killed_at_any_moment or killed_again")
+    tried = "28 × kill -9 of a simulated run at random lines, half of them where files are written, and five in a row"
+    return Outcome(tried, not failed and passed == 5, f"{passed} of {passed + failed} tests end bit-identical")
+
+
 def strangers(hard: int | None) -> Outcome:
     """Silent connections, and a member that starts again meanwhile."""
     limit = () if hard is None else ("--hard", str(hard))
@@ -79,16 +86,28 @@ def flooding_member(*options: str) -> Outcome:
     )
 
 
-def dead_site(training: float) -> Outcome:
+def dead_site(training: float, rounds: int = 40, after: int = 30) -> Outcome:
     """One of six is killed and started again later."""
-    found = _measured("silent_members.py", "dead-site", "--training", str(training))
+    length = "--rounds-dead", str(rounds), "--rounds-after", str(after)
+    found = _measured("silent_members.py", "dead-site", "--training", str(training), *length)
     others = found["others"].values()
     share = max(site["median_wait"] / site["median_round"] for site in others)
     misses = max(site["misses_until_heard"] for site in others)
     return Outcome(
-        f"one of six sites is dead for 40 rounds of {training:g} s training",
+        f"one of six sites is dead for {rounds} rounds of {training:g} s training",
         share <= 0.05 and misses <= 2,
         f"median extra wait after ten misses {share:.4f} × a round; missed {misses} times after its return",
+    )
+
+
+def faulty_links(kind: str, how: str, failing: float = 0.75, rounds: int = 30) -> Outcome:
+    """Connections fail."""
+    found = _measured("faulty_links.py", "--kind", kind, "--failing", str(failing), "--rounds", str(rounds))
+    ended = sum(code == 0 for code in found["ends"].values())
+    return Outcome(
+        f"of the connections of eight sites, {failing:.0%} {how} after a while, {rounds} rounds, patient",
+        ended == len(found["ends"]) and found["equal"],
+        f"{found['faults']} faults; {ended} of 8 sites end, {'' if found['equal'] else 'not '}bit-identical",
     )
 
 
@@ -160,12 +179,18 @@ def flips() -> Outcome:
 
 TRIALS = [
     Trial("kills", kills),
+    Trial("kills of a simulated run", simulator_kills),
     Trial("strangers", lambda: strangers(None)),
     Trial("strangers, hard limit", lambda: strangers(1024)),
     Trial("flooding member", flooding_member),
     Trial("flooding member, few connections", lambda: flooding_member("--links", "4", "--asks", "measure")),
+    Trial("links reset", lambda: faulty_links("reset", "are reset")),
+    Trial("links closed", lambda: faulty_links("closed", "are closed in the middle")),
+    Trial("links corrupt", lambda: faulty_links("corrupt", "have a bit changed")),
+    Trial("links silent", lambda: faulty_links("silent", "pass nothing on any more and stay open", 0.1, 6)),
     Trial("dead site", lambda: dead_site(0.1)),
     Trial("dead site, slow training", lambda: dead_site(3.0)),
+    Trial("dead site, very slow training", lambda: dead_site(12.0, 18, 8)),
     Trial("three killed", three_down),
     Trial("three stopped", lambda: three_down("--stopped")),
     Trial("parted 4 and 2", lambda: parted((4, 2))),

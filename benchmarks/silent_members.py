@@ -145,11 +145,11 @@ def network(base: Path, described: Experiment, training: float) -> Iterator[Netw
         yield running
 
 
-def dead_site(base: Path, training: float = 0.1, degree: int = 0, rounds_dead: int = 40) -> dict[str, Any]:
+def dead_site(base: Path, training: float, degree: int, rounds_dead: int, rounds_after: int) -> dict[str, Any]:
     """Kill one of six, and start it again when the others have played so many rounds without it. How long they waited
     for it after ten misses, and how often they missed it after its first message until it was heard again."""
-    before, after = 5, 30
-    with network(base, experiment(before + rounds_dead + after, degree), training) as running:
+    before = 5
+    with network(base, experiment(before + rounds_dead + rounds_after, degree), training) as running:
         dead, others = running.homes[-1], running.homes[:-1]
         running.await_round(before, running.homes)
         running.kill(dead)
@@ -251,6 +251,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["dead-site", "down", "parted"])
     parser.add_argument("--training", type=float, default=0.1, help="seconds")
+    parser.add_argument("--rounds-dead", type=int, default=40, help="of the others, while a site is dead")
+    parser.add_argument("--rounds-after", type=int, default=30, help="after its return")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long sites are down, or cut off")
     parser.add_argument("--sides", type=int, nargs=2, default=(4, 2), help="sites on each side")
     parser.add_argument("--degree", type=int, default=0, help="others that a site hears in a round; 0: all")
@@ -259,7 +261,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as path:
         base = Path(path) / "sites"
         if given.what == "dead-site":
-            found = dead_site(base, given.training, given.degree)
+            found = dead_site(base, given.training, given.degree, given.rounds_dead, given.rounds_after)
         elif given.what == "down":
             found = down(base, Outage(3, given.seconds, given.stopped), given.training, given.degree)
         else:
