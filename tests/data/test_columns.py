@@ -72,9 +72,9 @@ def test_a_site_alone_gets_the_bits_that_it_gets_among_others() -> None:
 @pytest.mark.parametrize(
     ("cells", "columns", "said"),
     [
-        (["1", "two", "3", "4"], [Column(name="v")], "'two' in row 2 is none"),
-        (["1", "inf", "3", "4"], None, "'inf' in row 2; expected finite numbers"),
-        (["a", "b", "z", "a"], [Column(name="v", categories=["a", "b"])], "the category 'z' in row 3"),
+        (["1", "two", "3", "4"], [Column(name="v")], "'two' is none"),
+        (["1", "inf", "3", "4"], None, "'inf'; expected finite numbers"),
+        (["a", "b", "z", "a"], [Column(name="v", categories=["a", "b"])], "the category 'z', which nobody agreed on"),
         (["1", "2", "3", "4"], [Column(name="w")], "there is no column 'w'; the columns are v"),
         (["1", "2", "3", "4"], [], "no column to learn from"),
     ],

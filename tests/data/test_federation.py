@@ -52,7 +52,7 @@ def test_arrays_become_a_federation():
     assert made.cluster.tolist() == [0, 0, 0, 1]
     assert made.shape == (1, 4, 4)
     assert made.mean == [0.5]
-    assert made.section == {"source": "given", "clusters": "3:1", "skew": "none"}
+    assert made.section == {"source": "given", "clusters": "3:1", "skew": "none", "partition": "stratified"}
     assert torch.equal(made.tests[1].x, torch.rot90(made.tests[0].x, 2, (-2, -1)))
     assert np.array_equal(x, before)
 

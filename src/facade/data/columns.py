@@ -140,13 +140,11 @@ def _numbers(column: Column, texts: Sequence[str | None]) -> NDArray[np.float64]
         number = _number(text)
         if number is None:
             raise DataError(
-                f"column '{column.name}' holds numbers, but '{text}' in row {row + 1} is none; mend it, leave the cell"
-                " empty, or name the column in data.categorical"
+                f"column '{column.name}' holds numbers, but '{text}' is none; mend it, leave the cell empty, or name"
+                " the column in data.categorical"
             )
         if not math.isfinite(number):
-            raise DataError(
-                f"column '{column.name}' holds '{text}' in row {row + 1}; expected finite numbers, or an empty cell"
-            )
+            raise DataError(f"column '{column.name}' holds '{text}'; expected finite numbers, or an empty cell")
         values[row] = number
     return values
 
@@ -162,8 +160,8 @@ def _one_hot(column: Column, texts: Sequence[str | None]) -> NDArray[np.float64]
             values[row, number[text]] = 1.0
         else:
             raise DataError(
-                f"column '{column.name}' holds the category '{text}' in row {row + 1}, which nobody agreed on; its"
-                f" categories are {', '.join(column.categories)}: mend it, or add it to the list of all sites"
+                f"column '{column.name}' holds the category '{text}', which nobody agreed on; its categories are"
+                f" {', '.join(column.categories)}: mend it, or add it to the columns that all sites agree on"
             )
     return values
 

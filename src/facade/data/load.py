@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import warnings
 
+import numpy as np
 import torch
 
 from facade.core.names import is_foreign
+from facade.core.types import Ids
 from facade.data.arrays import same_kind
 from facade.data.errors import DataError
 from facade.data.federation import Federation, clusters_of, federate
@@ -24,7 +26,32 @@ def load(data: DataSection, seed: int) -> Federation:
     dataset = read(data)
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
-    return federate(dataset, data, seed, clusters_of(data))
+    federation = federate(dataset, data, seed, _cluster(dataset, data))
+    if data.partition == "natural" and len(data.sizes) < 2:  # how many nodes there are, not that they are alike
+        return dataclasses.replace(federation, cluster=None)
+    return federation
+
+
+def _cluster(dataset: Dataset, data: DataSection) -> Ids:
+    """[n] the cluster of every node; all zero where it is not known."""
+    if data.partition != "natural":
+        return clusters_of(data)
+    if not data.sizes:
+        if dataset.node is None:
+            raise ExperimentError(
+                f"data.clusters = '{data.clusters}' asks for the nodes of the source, but '{data.source}' does not say"
+                " who holds what; say nodes per cluster, or use npz with nodes_train, or csv with data.site"
+            )
+        return np.zeros(int(dataset.node.max()) + 1, np.int64)
+    known = dataset.cluster_of_site
+    if known is None or len(data.sizes) == 1:
+        return clusters_of(data)
+    if (counted := np.bincount(known).tolist()) != data.sizes:
+        raise DataError(
+            f"the sites of '{data.source}' are in clusters of {':'.join(map(str, counted))} nodes, but data.clusters ="
+            f" '{data.clusters}'; change it, or set it to 'unknown'"
+        )
+    return known
 
 
 def read(data: DataSection) -> Dataset:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from facade.core import seeds
 from facade.core.types import Ids
+from facade.data.columns import Column
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ class Dataset:
     """Whether the source has no test samples, and some of its samples were set apart for that."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the source was read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
+    cluster_of_site: Ids | None = None
+    """[n] the cluster of every node of a natural federation, where the source knows it."""
+    columns: list[Column] = field(default_factory=list)
+    """The columns of a table of which rows were made; none where they were made of something else."""
+    group: Ids | None = None
+    """[N] numbers; training rows of one group (a patient, say) are kept back for validation together, or not."""
+    kept_back: NDArray[np.bool_] | None = None
+    """[N] the training rows that the source sets apart for validation."""
 
 
 @dataclass(frozen=True)

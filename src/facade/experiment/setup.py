@@ -61,9 +61,11 @@ class Setup:
 
 def set_up(experiment: Experiment, federation: Federation | None = None, founding_n: int | None = None) -> Setup:
     """Check an experiment against its data and make its parts; nothing is written. `founding_n`: see `planned`."""
-    algorithm, plan = planned(experiment, founding_n)
+    algorithm, plan = planned(experiment, founding_n) if experiment.n else (None, None)  # before data are read
     federation = load(experiment.data, experiment.seed) if federation is None else federation
-    if federation.n != experiment.n:
+    if plan is None or algorithm is None:
+        algorithm, plan = planned(experiment, founding_n, federation.n)
+    if federation.n != plan.n:
         raise ExperimentError(
             f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
             f" {experiment.n}; use federation.section as the experiment's [data]"
@@ -81,15 +83,17 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
     return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
 
 
-def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algorithm[Any], Plan]:
+def planned(experiment: Experiment, founding_n: int | None = None, n: int | None = None) -> tuple[Algorithm[Any], Plan]:
     """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played.
-    `founding_n`: the nodes that the run began with, where some have come or gone since."""
+    `founding_n`: the nodes that the run began with, where some have come or gone since; `n`: those that there are,
+    where the experiment leaves that to its data."""
+    n = experiment.n if n is None else n
     algorithm = with_stages(build_algorithm(experiment.algorithm), experiment)
     topology = _topology(experiment)
-    topology.check(experiment.n)
+    topology.check(n)
     fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
     plan = Plan(
-        n=experiment.n,
+        n=n,
         seed=experiment.seed,
         rounds=experiment.training.rounds,
         every=experiment.evaluation.every,
