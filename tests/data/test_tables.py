@@ -97,7 +97,8 @@ def test_rows_of_a_group_are_never_on_both_sides(tmp_path, partition):
     for site, rows in enumerate(made.training.rows):
         trained = {int(v) for v in made.training.samples.x[rows][:, -1]}
         test = made.test_of[site]
-        assert not trained & marks[test] and not trained & marks[len(made.tests) + test]
+        assert not trained & marks[test]
+        assert not trained & marks[len(made.tests) + test]
         assert not marks[test] & marks[len(made.tests) + test]
 
 
@@ -112,7 +113,8 @@ def test_columns_can_be_named_and_left_out(tmp_path):
 def test_without_a_natural_partition_all_rows_are_one_table(tmp_path):
     table(tmp_path, people())
     made = load(section(tmp_path, clusters="2:2", partition="stratified"), seed=1)
-    assert made.sites is None and len(made.tests) == 2
+    assert made.sites is None
+    assert len(made.tests) == 2
     assert any("whose a row is does not count" in note for note in made.notes)
 
 
@@ -127,7 +129,7 @@ def test_without_a_natural_partition_all_rows_are_one_table(tmp_path):
         (["50,f,e,yes"], HEAD, {}, "site 'e' has no row to train with"),
         (None, "age,age,hospital,sick", {}, "column 2 is named 'age' like another"),
         (["inf,f,a,yes"], HEAD, {}, "column 'age' holds 'inf'"),
-        (None, HEAD, {"split": "sex"}, "says 'f' in column 'sex'; expected train, test or validation"),
+        (None, HEAD, {"split": "sick"}, "says 'no' in column 'sick'; expected train, test or validation"),
         (None, HEAD, {"columns": ["agee"]}, "unknown column 'agee'"),
         (None, HEAD, {"path": "nobody.csv"}, "nobody.csv does not exist"),
         (None, HEAD, {"columns": [{"name": "sex", "categories": ["m"]}]}, "the category 'f', which nobody agreed on"),
@@ -168,7 +170,9 @@ def test_parquet_needs_pyarrow_and_is_read_with_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", types.SimpleNamespace(read_table=lambda path: arrow))
     made = load(section(tmp_path, path="people.parquet"), seed=1)
-    assert made.classes == ["False", "True"] and made.sites == ["a", "b"] and made.shape == (2,)
+    assert made.classes == ["False", "True"]
+    assert made.sites == ["a", "b"]
+    assert made.shape == (2,)
 
 
 def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
@@ -178,7 +182,9 @@ def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
         {"data": described | {"clusters": "unknown"}, "model": {"name": "softmax"}, "topology": {"degree": 2}},
         ["training.rounds=2", "algorithm.name=el"],
     )
-    assert experiment.data.partition == "natural" and experiment.data.skew == "none"
+    assert experiment.data.partition == "natural"
+    assert experiment.data.skew == "none"
     result = run(experiment)
-    assert result.n == 4 and "clusters" not in result.summary
+    assert result.n == 4
+    assert "clusters" not in result.summary
     assert np.isfinite(result.summary["all"])

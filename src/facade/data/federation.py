@@ -16,9 +16,11 @@ from facade.data.arrays import Array
 from facade.data.cluster_views import ClusterViews
 from facade.data.columns import Column
 from facade.data.division import Division, check_nodes, kept_back_rows
+from facade.data.errors import DataError
 from facade.data.named import named
 from facade.data.partition import PARTITIONS, Pool, natural
 from facade.data.samples import Dataset, Holdings, Labelled
+from facade.data.scales import scaled
 from facade.data.section import DataSection, data_section
 from facade.data.site_names import checked_names
 
@@ -35,6 +37,7 @@ class Federation:
     classes: list[str]
     mean: list[float]
     std: list[float]
+    """How values become inputs, with `scale`: see `facade.data.scales`."""
     cluster: Ids | None = None
     """[n] ground-truth cluster, where it is known. Only metrics look at it."""
     validations: list[Labelled] | None = None
@@ -53,6 +56,8 @@ class Federation:
     """What a reader should know of how the data were read, one sentence each."""
     sites: list[str] | None = None
     """Names of the nodes of a natural federation; None: they have numbers only."""
+    scale: str = "auto"
+    """What data.scale comes to."""
     columns: list[Column] = field(default_factory=list)
     """The columns of a table of which rows were made; none where they were made of something else."""
 
@@ -101,14 +106,15 @@ class Federation:
         classes: Sequence[str] | None = None,
         **settings: Any,
     ) -> Federation:
-        """A federation made of your arrays: uint8 images [N, H, W], [N, H, W, C] or [N, C, H, W], or
-        float rows [N, values], and class numbers [N]. Without test arrays, data.test_fraction of
-        every class is held out. `settings` are further fields of [data]: skew, partition, ...
+        """A federation made of your arrays: images [N, H, W], [N, H, W, C] or [N, C, H, W], volumes
+        [N, C, D, H, W] or rows [N, values] of any numeric type, and class numbers [N]; rows of tokens with
+        scale="tokens". Without test arrays, data.test_fraction of every class is held out. `settings` are
+        further fields of [data]: skew, partition, scale, ...
         """
         section = {"source": "given", "clusters": clusters, "skew": "none"} | settings
         data = data_section(section)
-        dataset = arrays.dataset(x, y, x_test, y_test, classes, data.test_fraction)
-        return federate(dataset, data, seed, clusters_of(data))
+        dataset = arrays.dataset(x, y, x_test, y_test, classes, data)
+        return federate(scaled(dataset, data.scale), data, seed, clusters_of(data))
 
     @classmethod
     def from_nodes(
@@ -127,13 +133,13 @@ class Federation:
         `clusters` is the ground truth per node, where there is one; metrics alone use it.
         `names` are those of the nodes, which tables and reports then use.
         """
-        dataset = arrays.natural_dataset(nodes, test, classes)
+        fixed = {"source": "given", "clusters": str(len(nodes) or 1), "partition": "natural"}
+        data = data_section({"skew": "none"} | settings | fixed)
+        dataset = arrays.natural_dataset(nodes, test, classes, data.scale == "tokens")
         if names is not None:
             dataset = dataclasses.replace(dataset, sites=checked_names(names, len(nodes)))
         cluster = arrays.cluster_numbers(clusters, len(nodes))
-        fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
-        data = data_section({"skew": "none"} | settings | fixed)
-        federation = federate(dataset, data, seed, cluster)
+        federation = federate(scaled(dataset, data.scale), data, seed, cluster)
         return federation if clusters is not None else dataclasses.replace(federation, cluster=None)
 
 
@@ -154,6 +160,11 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
     kept_back = kept_back_rows(dataset, data.validation, seed)
     division = Division(dataset, views, cluster, kept_back)
     held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
+    present = np.unique(dataset.train.y.numpy())
+    if len(present) == 1:
+        raise DataError(
+            f"all samples are of class '{dataset.classes[present[0]]}'; there is nothing to learn: bring a second class"
+        )
     distinct = len(np.unique(np.concatenate(held)))
     overlapping = distinct < sum(len(rows) for rows in held)
     return Federation(
@@ -170,6 +181,7 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         own_tests=dataset.test_node is not None or views.classes is not None,
         notes=dataset.notes,
         sites=dataset.sites,
+        scale=dataset.scale,
         columns=dataset.columns,
         partition=data.partition,
     )

@@ -15,6 +15,7 @@ from facade.data.errors import DataError
 from facade.data.federation import Federation, clusters_of, federate
 from facade.data.named import named
 from facade.data.samples import Dataset, Labelled
+from facade.data.scales import scaled
 from facade.data.section import DataSection
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
@@ -27,7 +28,8 @@ def load(data: DataSection, seed: int) -> Federation:
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
     federation = federate(dataset, data, seed, _cluster(dataset, data))
-    if data.partition == "natural" and len(data.sizes) < 2:  # how many nodes there are, not that they are alike
+    if data.partition == "natural" and (not data.sizes or (len(data.sizes) == 1 and dataset.cluster_of_site is None)):
+        # One number says how many nodes there are, not that they are alike.
         return dataclasses.replace(federation, cluster=None)
     return federation
 
@@ -62,7 +64,7 @@ def read(data: DataSection) -> Dataset:
     if is_foreign(data.source):  # a user's function, which may keep what it returned
         _check_samples(data.source, dataset)
         dataset = dataclasses.replace(dataset, train=Labelled(dataset.train.x.clone(), dataset.train.y))
-    return dataset
+    return scaled(dataset, data.scale)
 
 
 def _check_samples(source: str, dataset: Dataset) -> None:

@@ -79,8 +79,26 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     federation = attacked(federation, experiment)
-    inputs = Inputs(federation.shape, federation.mean, federation.std)
-    return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
+    inputs = Inputs(federation.shape, federation.mean, federation.std, federation.scale)
+    learner = learner_of(experiment, algorithm, inputs, federation.classes)
+    _check_tokens(learner, federation)
+    return Setup(experiment, algorithm, federation, learner, plan)
+
+
+def _check_tokens(learner: Learner, federation: Federation) -> None:
+    """Refuse a model that knows fewer tokens than the data have."""
+    parts = [part.x for part in (federation.training.samples, *federation.tests) if len(part)]
+    if federation.scale != "tokens" or not parts:
+        return
+    largest = max(int(x.max()) for x in parts)
+    try:
+        with torch.no_grad():
+            learner.module(learner.untrained(0))(learner.inputs.blank(2, learner.dtype) + largest)
+    except Exception as error:  # of a user's own class
+        raise ExperimentError(
+            f"the model cannot take token {largest}, the largest in the data ({error}); give its embedding"
+            f" {largest + 1} rows"
+        ) from error
 
 
 def planned(experiment: Experiment, founding_n: int | None = None, n: int | None = None) -> tuple[Algorithm[Any], Plan]:
