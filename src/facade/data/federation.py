@@ -19,7 +19,7 @@ from facade.data.division import Division, check_nodes, kept_back_rows
 from facade.data.errors import DataError
 from facade.data.named import named
 from facade.data.partition import PARTITIONS, Pool, natural
-from facade.data.samples import Dataset, Holdings, Labelled
+from facade.data.samples import Dataset, Holdings, Labelled, Scale
 from facade.data.scales import scaled
 from facade.data.section import DataSection, data_section
 from facade.data.site_names import checked_names
@@ -56,7 +56,7 @@ class Federation:
     """What a reader should know of how the data were read, one sentence each."""
     sites: list[str] | None = None
     """Names of the nodes of a natural federation; None: they have numbers only."""
-    scale: str = "auto"
+    scale: Scale = "auto"
     """What data.scale comes to."""
     columns: list[Column] = field(default_factory=list)
     """The columns of a table of which rows were made; none where they were made of something else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from facade.core.types import Ids
 from facade.data.columns import Column
 
 TypeRange = tuple[int, int]
+Scale = Literal["auto", "bits", "range", "standard", "none", "tokens"]
+"""How values become inputs (`facade.data.scales`)."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Dataset:
     """Names of the nodes of a natural federation; None: they have numbers only."""
     cluster_of_site: Ids | None = None
     """[n] the cluster of every node of a natural federation, where the source knows it."""
-    scale: str = "auto"
+    scale: Scale = "auto"
     """What data.scale comes to (`facade.data.scales`)."""
     type_range: TypeRange | None = None
     """Smallest and largest value of the integer type that samples were in before they were stored as floats."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from facade.data.errors import DataError
-from facade.data.samples import Dataset, TypeRange
+from facade.data.samples import Dataset, Scale, TypeRange
 
 _CHUNK = 1024
 """Samples that are looked at at a time."""
@@ -25,7 +25,7 @@ _CHUNK = 1024
 class Normalisation(NamedTuple):
     """What stands in a data set about how its values become inputs."""
 
-    scale: str
+    scale: Scale
     mean: list[float]
     std: list[float]
 
@@ -52,7 +52,7 @@ def _of_type(bounds: TypeRange) -> Normalisation:
     return Normalisation("bits", [(low + high) / 2], [(high - low) / 2])
 
 
-def scaled(dataset: Dataset, scale: str) -> Dataset:
+def scaled(dataset: Dataset, scale: Scale) -> Dataset:
     """The data set with what data.scale asks for; with "auto", as its source made it."""
     if scale == "auto":
         return dataset
@@ -79,7 +79,7 @@ def scaled(dataset: Dataset, scale: str) -> Dataset:
     return dataclasses.replace(dataset, **chosen._asdict())
 
 
-def _measured(x: Tensor, scale: str) -> Normalisation:
+def _measured(x: Tensor, scale: Scale) -> Normalisation:
     """From the values x [N, channels, ...] themselves; a constant channel is only moved."""
     if scale == "range":
         low, high = (np.array([f(part) for part in _channels(x)]) for f in (_least, _most))

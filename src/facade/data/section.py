@@ -10,10 +10,8 @@ from pydantic import Field, ValidationError, model_validator
 from facade.core.section import Finite, Fraction, Positive, Section, sentence
 from facade.data.clusters import UNKNOWN, cluster_sizes
 from facade.data.columns import Column
+from facade.data.samples import Scale
 from facade.errors import ExperimentError
-
-Scale = Literal["auto", "bits", "range", "standard", "none", "tokens"]
-"""How values become inputs (`facade.data.scales`)."""
 
 
 class DataSection(Section):
