@@ -41,4 +41,4 @@ class Inputs:
             return x.to(dtype)
         per_channel = (-1,) + (1,) * (len(self.shape) - 1)
         mean, std = (torch.tensor(v, dtype=dtype, device=device).view(per_channel) for v in (self.mean, self.std))
-        return x.to(dtype).mul_(1 / (self.unit * std)).sub_(mean / std)
+        return x.to(dtype, copy=True).mul_(1 / (self.unit * std)).sub_(mean / std)  # what is stored stays as it is

@@ -132,7 +132,9 @@ class Looped(Executor):
     def _loaded(self, weights: Params) -> tuple[nn.Module, Params]:
         """This thread's module with the given weights in it, and its tensors by name."""
         if not hasattr(self._local, "module"):
-            module = copy.deepcopy(self._template).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            module = copy.deepcopy(self._template)
+            if all(leaf.dim() < 5 for leaf in (*module.parameters(), *module.buffers())):  # volumes have no such layout
+                module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._local.module, self._local.tensors = module, named_tensors(module)
         copy_weights(self._local.tensors, weights)
         return self._local.module, self._local.tensors
