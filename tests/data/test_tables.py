@@ -6,10 +6,12 @@ import types
 import numpy as np
 import pytest
 
-from data.makers import data
+from data.makers import data, patients
 from facade import Experiment, run
 from facade.data.errors import DataError
 from facade.data.load import load, read
+from facade.runs.result import Result
+from facade.runs.run_directory import RunDirectory
 
 HEAD = "age,sex,hospital,sick"
 
@@ -188,3 +190,24 @@ def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
     assert result.n == 4
     assert "clusters" not in result.summary
     assert np.isfinite(result.summary["all"])
+
+
+def test_a_table_goes_from_file_to_report_in_three_commands(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    patients(tmp_path)
+    (tmp_path / "trial.toml").write_text(
+        f'[data]\nsource = "csv"\nroot = "{tmp_path}"\npath = "people.csv"\nlabel = "sick"\nsite = "hospital"\n'
+        'clusters = "unknown"\n[model]\nname = "mlp"\n[algorithm]\nname = "el"\n[topology]\ndegree = 2\n'
+        "[training]\nrounds = 3\n[evaluation]\nevery = 3\n"
+    )
+    shown = command("data", "show", tmp_path / "trial.toml")
+    assert (shown.code, "4 nodes" in shown.out) == (0, True)
+    ran = command("run", tmp_path / "trial.toml", "--out", tmp_path / "run")
+    assert ran.code == 0, ran.err
+    reported = command("report", tmp_path / "run")
+    assert (reported.code, (tmp_path / "report.html").exists()) == (0, True), reported.err
+    facts = RunDirectory(tmp_path / "run").read("federation.json")
+    assert facts["cluster"] is None
+    assert facts["inputs"][:3] == ["age", "age is missing", "pressure"]
+    assert facts["scale"] == "auto"
+    assert Result.load(tmp_path / "run").n == 4

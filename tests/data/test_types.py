@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from data.makers import data
@@ -13,6 +14,7 @@ from facade import Experiment, Federation, run
 from facade.algorithms import ALGORITHMS
 from facade.data.errors import DataError
 from facade.data.load import load, read
+from facade.data.picture import draw
 from facade.errors import ExperimentError
 from facade.export.model_card import input_words
 from facade.export.package import export
@@ -123,6 +125,21 @@ def test_values_become_inputs_as_the_scale_says(kind, stored, scale, low, high):
         assert (inputs.min(), inputs.max()) == (pytest.approx(-1), pytest.approx(1))
     if scale == "none":
         assert torch.equal(inputs, x)
+
+
+def test_volumes_are_neither_turned_nor_drawn_and_deep_images_are_drawn(tmp_path):
+    volumes = KINDS["volume"][0]
+    with pytest.raises(
+        ExperimentError, match=r"skew 'rotate' changes images, but 'given' gives samples of shape \[2, 3"
+    ):
+        Federation.from_arrays(volumes, Y, clusters="2:2", skew="rotate")
+    with pytest.raises(DataError, match="only images of 1 or 3 channels can"):
+        draw(of_nodes("volume"), tmp_path / "out.png")
+    with pytest.raises(ExperimentError, match=r"model 'cnn' needs images but the data are of shape \[2, 3, 4, 4\]"):
+        trained("volume", "model.name=cnn", "algorithm.name=el")
+    draw(of_nodes("16 bits"), tmp_path / "out.png")
+    with Image.open(tmp_path / "out.png") as picture:
+        assert np.ptp(np.asarray(picture)) == 255
 
 
 def test_rows_are_scaled_value_by_value_from_training_rows_alone():
@@ -251,7 +268,7 @@ def test_an_exported_model_takes_values_as_they_come(kind, tmp_path, monkeypatch
         assert torch.allclose(module.load()(x), expected, 1e-4, 1e-5)
     card = (tmp_path / "model" / "README.md").read_text()
     assert input_words(federation_facts(of_nodes(kind))) in card
-    assert "divided by `natural`" in card
+    assert result.experiment.data.partition == "natural"
 
 
 @pytest.mark.parametrize(

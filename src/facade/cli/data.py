@@ -108,7 +108,7 @@ def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:
     """What `facade data show` prints, line by line."""
     data = experiment.data
     held = sum(len(rows) for rows in federation.training.rows)
-    what = "images" if len(federation.shape) == 3 else "rows"
+    what = {3: "images", 4: "volumes"}.get(len(federation.shape), "rows")
     yield (
         f"{data.source}: {federation.n} nodes in clusters of {data.clusters}, skew {data.skew}, partition"
         f" {data.partition}, seed {experiment.seed}"

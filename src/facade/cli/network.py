@@ -278,6 +278,8 @@ def up(
     from facade.runs.history import load_all
 
     described = Experiment.load(experiment, settings or ())
+    if not described.n:  # as many as the data have, which are counted when they are read
+        described = described.with_(f"data.clusters={local}")
     if described.n != local:
         raise ExperimentError(
             f"--local {local} but data.clusters = '{described.data.clusters}' asks for {described.n} nodes;"
