@@ -76,6 +76,10 @@ def test_a_category_that_nobody_agreed_on_stops_a_site_with_a_sentence(tmp_path)
         site = Site.load(home)
         with pytest.raises(DataError, match="column 'ward' holds the category 'north', which nobody agreed on"):
             set_up(site, site.membership())
+        bare = site.membership().schema_.model_copy(update={"columns": []})
+        give_own_table(home, tmp_path / "data", "lyon")
+        with pytest.raises(ExperimentError, match="did not agree on the columns of one"):
+            set_up(Site.load(home), site.membership().model_copy(update={"schema_": bare}))
         give_own_table(home, tmp_path / "data", "lyon", columns=["age"])
         site = Site.load(home)
         with pytest.raises(ExperimentError, match=r"node.toml says data.columns itself, but all sites agreed"):

@@ -70,6 +70,8 @@ def read(data: DataSection) -> Dataset:
 def _check_samples(source: str, dataset: Dataset) -> None:
     """Refuse samples of a user's own source that training would stumble over."""
     classes = len(dataset.classes)
+    if len(set(dataset.classes)) < classes:
+        raise DataError(f"dataset '{source}': two classes have the same name; give every class a name of its own")
     for what, part in (("training", dataset.train), ("test", dataset.test)):
         x, y = part.x, part.y
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
@@ -82,6 +84,8 @@ def _check_samples(source: str, dataset: Dataset) -> None:
                 f"dataset '{source}': {what} labels of type {y.dtype} and shape {list(y.shape)} for {len(x)} inputs;"
                 " expected int64, one per input, at least one"
             )
+        if x.is_floating_point() and not x.isfinite().all():
+            raise DataError(f"dataset '{source}': {what} inputs hold NaN or infinity; expected finite numbers")
         if not 0 <= int(y.min()) <= int(y.max()) < classes:
             raise DataError(
                 f"dataset '{source}': {what} labels are {int(y.min())} to {int(y.max())}, but there are {classes}"

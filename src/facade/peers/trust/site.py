@@ -347,6 +347,11 @@ def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Fe
     from facade.data.matching import matched
     from facade.data.samples import Holdings
 
+    if dataset.columns and dataset.columns != schema.columns:
+        raise ExperimentError(
+            "the site's data are a table, but the federation did not agree on the columns of one (schema); ask the"
+            " admin to make the list with what facade data schema writes"
+        )
     own = matched(dataset, schema.classes, schema.shape, "the federation")
     if dataset.scale != schema.scale or (schema.scale == "bits" and dataset.mean != schema.mean):
         raise ExperimentError(
