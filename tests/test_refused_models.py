@@ -120,7 +120,7 @@ def with_an_activation_in_place_at_the_beginning():
 @pytest.mark.parametrize("factory", [Centred, with_an_activation_in_place_at_the_beginning])
 def test_a_model_that_changes_its_input_is_refused(factory):
     with pytest.raises(ExperimentError, match="the model changes its input in place"):
-        rehearsal.outputs(factory(), (1, 4, 4), 2)
+        rehearsal.outputs(factory(), torch.zeros(2, 1, 4, 4), 2)
 
 
 def test_a_model_that_gives_no_finite_loss_ends_the_run():
@@ -185,7 +185,7 @@ class WithMore(nn.Module):
 )
 def test_what_a_run_could_not_repeat_is_refused_in_a_sentence(factory, sentence):
     with pytest.raises(ExperimentError, match=sentence):
-        rehearsal.outputs(rehearsal.new_model(factory, torch.float32, "cpu"), (1, 4, 4), 2)
+        rehearsal.outputs(rehearsal.new_model(factory, torch.float32, "cpu"), torch.zeros(2, 1, 4, 4), 2)
 
 
 def with_weights_that_cannot_be_copied():

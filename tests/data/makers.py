@@ -96,3 +96,29 @@ def write_classes(folder, classes=("cat", "dog"), images=6, **how):
 def write_splits(folder, splits=("train", "val"), **how):
     for split in splits:
         write_classes(folder / split, **how)
+
+
+SITES = ("basel", "lyon", "porto", "turin")
+
+
+def patients(root, count=160):
+    """A table of patients of four hospitals, people.csv, with categories and 10 % of the values missing, and the same
+    rows as one file per hospital."""
+    random = np.random.default_rng(11)
+    lines = {site: ["age,pressure,pain,ward,sick"] for site in SITES}
+    together = [f"{lines[SITES[0]][0]},hospital"]
+    for i in range(count):
+        site = SITES[int(random.integers(4))]
+        sick = int(random.random() < 0.3 + 0.1 * SITES.index(site))
+        age, pressure = random.normal(50 + 15 * sick, 8), random.normal(120 + 10 * SITES.index(site) + 12 * sick, 9)
+        pain = str(random.choice(["none at all", "some", "strong"], p=[0.2, 0.3, 0.5] if sick else [0.6, 0.3, 0.1]))
+        ward = "west" if site == "turin" and i % 2 else "east"  # a category that one site alone has
+        cells = [f"{age:.1f}", f"{pressure:.0f}", pain, ward]
+        cells = [cell if random.random() > 0.1 else random.choice(["", "?", "NA"]) for cell in cells]
+        line = ",".join([*cells, "yes" if sick else "no"])
+        lines[site].append(line)
+        together.append(f"{line},{site}")
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "people.csv").write_text("\n".join(together) + "\n")
+    for site in SITES:
+        (root / f"{site}.csv").write_text("\n".join(lines[site]) + "\n")

@@ -69,7 +69,8 @@ def test_show_draws_a_row_of_images_per_cluster(toml, tmp_path):
 def test_pictures_show_each_cluster_its_own_view(tmp_path):
     half = np.zeros((8, 8, 8, 3), np.uint8)
     half[:, :4] = 255
-    made = Federation.from_arrays(half, np.zeros(8, int), half, np.zeros(8, int), clusters="1:1", skew="rotate")
+    y = np.arange(8) // 4
+    made = Federation.from_arrays(half, y, half, y, clusters="1:1", skew="rotate")
     draw(made, tmp_path / "out.png")
     with Image.open(tmp_path / "out.png") as picture:
         pixels = np.asarray(picture.convert("L"))

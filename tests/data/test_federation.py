@@ -52,7 +52,7 @@ def test_arrays_become_a_federation():
     assert made.cluster.tolist() == [0, 0, 0, 1]
     assert made.shape == (1, 4, 4)
     assert made.mean == [0.5]
-    assert made.section == {"source": "given", "clusters": "3:1", "skew": "none"}
+    assert made.section == {"source": "given", "clusters": "3:1", "skew": "none", "partition": "shuffled"}
     assert torch.equal(made.tests[1].x, torch.rot90(made.tests[0].x, 2, (-2, -1)))
     assert np.array_equal(x, before)
 
@@ -167,11 +167,6 @@ def test_results_and_federations_are_shown_in_a_line():
 def test_clusters_of_nodes_are_numbers():
     with pytest.raises(DataError, match=r"clusters \['a', 'b'\] are no numbers; give 0, 1, 2"):
         Federation.from_nodes([node(6), node(9)], clusters=["a", "b"])
-
-
-def test_images_with_values_from_0_to_1_are_told_how_to_be_bytes():
-    with pytest.raises(DataError, match=r"give \(255 \* x\).round\(\).astype\('uint8'\)"):
-        Federation.from_arrays(images(12) / 255, labels(12), clusters="2")
 
 
 def test_a_given_federation_must_be_given():

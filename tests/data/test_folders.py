@@ -140,20 +140,57 @@ def test_transparent_images_are_laid_on_white(tmp_path, name):
     assert dataset.notes == ["1 of 25 images are transparent: they were laid on white"]
 
 
-def test_deep_images_are_refused_rather_than_clipped(tmp_path):
+def test_deep_images_among_others_are_refused_rather_than_clipped(tmp_path):
     makers.write_splits(tmp_path / "mine")
     deep = Image.fromarray(np.full((8, 8), 40_000, np.uint16))
     makers.save(tmp_path / "mine" / "train" / "cat" / "deep.png", deep)
-    with pytest.raises(DataError, match=r"deep.png has more than 8 bits per value"):
+    with pytest.raises(DataError, match=r"cat/0.png is not like the other images \(mode RGB\)"):
         loaded(tmp_path)
 
 
-def test_files_that_are_not_images_are_named_and_nothing_is_left(tmp_path):
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_images_of_16_bits_keep_them(tmp_path, kind):
+    values = np.random.default_rng(1).integers(0, 65536, (2, 6, 9, 9), np.uint16)
+    for c, name in enumerate(("cat", "dog")):
+        for i in range(6):
+            makers.save(tmp_path / "mine" / name / f"{i}.{kind}", Image.fromarray(values[c, i]))
+    for _ in range(2):  # the second time from the cache
+        dataset = loaded(tmp_path, size=9)
+        assert dataset.train.x.dtype == torch.float32
+        assert (dataset.scale, dataset.mean, dataset.std) == ("bits", [32767.5], [32767.5])
+        held = {x.tobytes() for x in torch.cat([dataset.train.x, dataset.test.x]).numpy().astype(np.uint16)}
+        assert held == {x.tobytes() for x in values.reshape(-1, 9, 9)}
+    assert loaded(tmp_path, size=4).train.x.shape[1:] == (1, 4, 4)
+    with pytest.raises(DataError, match="more than 8 bits per value and is gray"):
+        loaded(tmp_path, channels=3)
+
+
+def test_images_of_floats_stay_as_they_are(tmp_path):
+    for name in ("cat", "dog"):
+        for i in range(3):
+            makers.save(tmp_path / "mine" / name / f"{i}.tif", Image.fromarray(np.full((8, 8), i / 7, np.float32)))
+    dataset = loaded(tmp_path, size=8)
+    assert dataset.scale == "none"
+    assert set(dataset.train.x.unique().tolist()) <= {float(np.float32(i / 7)) for i in range(3)}
+
+
+def test_files_that_are_no_images_are_passed_over_and_named(tmp_path):
     makers.write_splits(tmp_path / "mine")
-    (tmp_path / "mine" / "train" / "dog" / "notes.txt").write_text("not an image")
-    with pytest.raises(DataError, match=r"dog/notes.txt is not an image"):
-        loaded(tmp_path)
-    assert cache(tmp_path) == []
+    plain = loaded(tmp_path)
+    for place in (
+        "train/dog/readme.txt",
+        "train/dog/Thumbs.db",
+        "train/cat/.DS_Store",
+        "val/licence",
+        "val/cat/._0.png",
+    ):
+        (tmp_path / "mine" / place).write_text("not an image")
+    dataset = loaded(tmp_path)
+    assert dataset.train.x.equal(plain.train.x)
+    assert dataset.notes == [
+        "cat/.DS_Store, dog/Thumbs.db, dog/readme.txt: no images, not used",
+        "cat/._0.png, licence: no images, not used",
+    ]
 
 
 def test_images_that_are_cut_short_are_named_and_nothing_is_left(tmp_path):

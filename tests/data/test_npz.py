@@ -129,8 +129,11 @@ def test_that_natural_clusters_share_a_test_set_is_said(tmp_path):
         ({"y_train": labels(12) / 2}, "labels of type float64; expected class numbers"),
         ({"y_train": np.zeros((12, 14), int)}, r"labels of shape \[12, 14\]; expected one class number"),
         ({"y_train": labels(11)}, "12 inputs but 11 labels"),
-        ({"x_train": images(12, 4, 4).astype(np.float32)}, "inputs of type float32 .* expected uint8 images"),
-        ({"x_train": images(12, 4, 4, 5)}, "neither 1 nor 3 channels"),
+        (
+            {"x_train": images(12, 4, 4).astype(np.float32)},
+            r"uint8\) where the others have .* \(torch.float32",
+        ),
+        ({"x_train": images(12, 4, 4, 5)}, r"shape \[1, 4, 4\] .* where the others have \[5, 4, 4\]"),
         ({"x_test": images(6, 5, 5)}, "all inputs must be alike"),
         ({"x_train": np.full((12, 3), np.nan), "x_test": np.zeros((6, 3))}, "row 0 holds NaN or infinity"),
         ({"x_train": images(0, 4, 4), "y_train": labels(0)}, "no samples"),

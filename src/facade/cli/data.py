@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from facade.core.types import Ids
     from facade.data.federation import Federation
     from facade.experiment.config import Experiment
+    from facade.peers.trust.schema import Schema
 
 app = typer.Typer(help="Fetch data sets and look at them.", no_args_is_help=True)
 
@@ -58,11 +59,56 @@ def show(
         write(f"\nWritten to {out}\n")
 
 
+@app.command()
+def schema(
+    files: Annotated[list[Path], typer.Argument(help="TOML files with [data], or what this command wrote of others.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it.")] = None,
+) -> None:
+    """Say as JSON what data look like, or those of many sites together: classes, shape, scale, columns, categories.
+    `facade network build --schema` makes it what all sites agree on. It holds no sample."""
+    from facade.files import store
+    from facade.peers.trust.schema import agreed
+
+    found = agreed([_schema(path) for path in files]).model_dump_json(indent=1) + "\n"
+    if output is None:
+        write(found)
+    else:
+        store.replace(output, found.encode())
+        write(f"Written: {output}\n")
+
+
+def _schema(path: Path) -> Schema:
+    """The schema in a JSON file, or of the data that a TOML file (an experiment, a site's node.toml) names."""
+    import tomllib
+
+    from pydantic import ValidationError
+
+    from facade.data.load import read
+    from facade.data.section import data_section
+    from facade.errors import ExperimentError, first_mistake
+    from facade.peers.trust.schema import Schema, schema_of_data
+
+    try:
+        text = path.read_text()
+        if path.suffix == ".json":
+            return Schema.model_validate_json(text)
+        written = tomllib.loads(text).get("data")
+        if not isinstance(written, dict):
+            raise ExperimentError(f"{path} has no table [data], which says what data are meant; add it")
+        return schema_of_data(read(data_section({"clusters": "1", "skew": "none"} | written)))
+    except OSError as error:
+        raise ExperimentError(f"{path} cannot be read ({error.strerror})") from None
+    except ValidationError as error:
+        raise ExperimentError(f"{path} is no schema: {first_mistake(error)}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ExperimentError(f"{path} is not valid TOML: {error}") from None
+
+
 def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:
     """What `facade data show` prints, line by line."""
     data = experiment.data
     held = sum(len(rows) for rows in federation.training.rows)
-    what = "images" if len(federation.shape) == 3 else "rows"
+    what = {3: "images", 4: "volumes"}.get(len(federation.shape), "rows")
     yield (
         f"{data.source}: {federation.n} nodes in clusters of {data.clusters}, skew {data.skew}, partition"
         f" {data.partition}, seed {experiment.seed}"

@@ -27,7 +27,7 @@ HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold b
 def print_results(console: Console, results: Mapping[str, Result]) -> None:
     """The table of runs, and of those with heads who chose which."""
     first = next(iter(results.values()))
-    sizes = first.experiment.data.sizes
+    sizes = first.experiment.data.sizes or [first.n]
     console.print()
     print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
@@ -53,7 +53,7 @@ def protection(result: Result) -> list[str]:
     from facade.runs.honest_nodes import attack_in_words
 
     experiment, summary = result.experiment, result.summary
-    attack = attack_in_words(experiment.model_dump(), experiment.n)
+    attack = attack_in_words(experiment.model_dump(), result.n)
     names = cluster_names([experiment.data.sizes], len(summary.get("clusters", [])))
     sentences = [] if attack is None else [f"{attack}."]
     sentences += [guard_in_words(summary["guard"], names)] if "guard" in summary else []
@@ -68,16 +68,17 @@ def write_summaries(results: Mapping[str, Result], base: Path) -> None:
 def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
     """One line per algorithm, accuracies in percent, final models; the fairest stands out."""
     lines = list(summaries.values())
-    best = max((s["fair_accuracy"] for s in lines if s["fair_accuracy"] is not None), default=None)
+    best = max((s["fair_accuracy"] for s in lines if s.get("fair_accuracy") is not None), default=None)
     clusters = [f"{name}\n{_nodes(size)}" for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True)]
+    clusters = clusters if "clusters" in lines[0] else []  # nobody knows them
     shares = {"\nall": "all", "worst\nnode": "worst_node", "fair\nacc.": "fair_accuracy"}
     columns = [TextColumn(heading, [_percent(s["clusters"][c]) for s in lines]) for c, heading in enumerate(clusters)]
-    columns += [TextColumn(heading, [_percent(s[name]) for s in lines]) for heading, name in shares.items()]
-    columns += [TextColumn(f"\n{name.upper()}", [_number(s[name]) for s in lines]) for name in ("dp", "eo")]
+    columns += [TextColumn(heading, [_percent(s.get(name)) for s in lines]) for heading, name in shares.items()]
+    columns += [TextColumn(f"\n{name.upper()}", [_number(s.get(name)) for s in lines]) for name in ("dp", "eo")]
     columns.append(TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in lines]))
     columns.append(TextColumn("\nsettled", [_settled(s) for s in lines]))
     columns.append(TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in lines]))
-    leads = [best is not None and len(lines) > 1 and s["fair_accuracy"] == best for s in lines]
+    leads = [best is not None and len(lines) > 1 and s.get("fair_accuracy") == best for s in lines]
     console.print("Accuracy of the final models, in percent", style="bold")
     names = TextColumn("algorithm", list(short_ones(summaries).values()))
     print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
@@ -96,7 +97,7 @@ def _number(value: float | None) -> str:
 
 
 def _settled(summary: Row) -> str:
-    if summary["settled"] is None:
+    if summary.get("settled") is None:
         return "-"
     return "yes" if summary["settled"] else "apart" if summary["separated"] else "no"
 

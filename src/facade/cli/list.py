@@ -119,7 +119,7 @@ def _settings() -> Iterator[Line]:
     for section, model in SECTIONS.items():
         descriptions = _field_descriptions(model)
         for key, field in model.model_fields.items():
-            default = "" if field.is_required() else f" = {_shown(field.default)}"
+            default = "" if field.is_required() else f" = {_shown(field.get_default(call_default_factory=True))}"
             yield f"{section}.{key}", descriptions[key], f"{_kind(field.annotation)}{default}"
     yield "algorithm.name", "One of `facade list algorithms`, or module:Class of your own.", 'a text = "facade"'
     yield from _settings_of_algorithms()

@@ -61,7 +61,7 @@ def build(
     key: Key,
     output: List = Path("membership.json"),
     policy: Annotated[str, typer.Option(help="How to wait for peers: brisk or patient.")] = "brisk",
-    schema: Annotated[Path | None, typer.Option(help="JSON: classes, shape, mean, std of the sites' data.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="JSON of the sites' data: facade data schema.")] = None,
     limit: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, such as deadline=300. Repeatable.")] = None,
     attack: Annotated[bool, typer.Option("--attack", help="Sign also what has members attack the others.")] = False,
     admin: Annotated[list[str] | None, typer.Option(help="Public key of a further admin. Repeatable.")] = None,
@@ -75,7 +75,7 @@ def build(
     from facade.files import store
     from facade.peers.trust import identity
     from facade.peers.trust.founding import Terms, check_plan, found_federation
-    from facade.peers.trust.membership import Schema
+    from facade.peers.trust.schema import Schema
     from facade.peers.trust.site import refuse_attack
 
     described = _described(experiment, len(joins))
@@ -114,12 +114,15 @@ def _read(schema: Path) -> Any:
 
 def _described(path: Path, sites: int) -> Experiment:
     """The experiment of a file, for so many sites; behind the recommended guard if it says nothing of guards."""
+    from facade.data.clusters import UNKNOWN
     from facade.experiment.config import Experiment
 
     settings = []
-    if Experiment.load(path, ["data.clusters=2"]).data.source == "given":  # they are as many as come
+    given = Experiment.load(path, ["data.clusters=2"]).data.source == "given"
+    written = tomllib.loads(path.read_text())
+    if given and written["data"].get("clusters") != UNKNOWN:  # they are as many as come
         settings.append(f'data.clusters="{sites}"')
-    if not _names_guard(tomllib.loads(path.read_text())):
+    if not _names_guard(written):
         rule = GUARDS_OF_ONE_MODEL.get(Experiment.load(path, settings).algorithm["name"], "fair")
         settings.append(f"guard.rule={rule}")
         out.print(f'Guard: "{rule}", for the experiment says nothing of it; guard.rule = "none" would be none.')
@@ -275,6 +278,8 @@ def up(
     from facade.runs.history import load_all
 
     described = Experiment.load(experiment, settings or ())
+    if not described.n:  # as many as the data have, which are counted when they are read
+        described = described.with_(f"data.clusters={local}")
     if described.n != local:
         raise ExperimentError(
             f"--local {local} but data.clusters = '{described.data.clusters}' asks for {described.n} nodes;"

@@ -81,7 +81,7 @@ class RunProgress(_Bars):
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
         if done:
             self._console.print(f"{self._label:>8}  continuing after round {done}")
-        if (attack := attack_in_words(experiment.model_dump(), experiment.n)) is not None:
+        if experiment.n and (attack := attack_in_words(experiment.model_dump(), experiment.n)) is not None:
             self._console.print(f"{self._label:>8}  {attack}.", soft_wrap=True)
 
     def round(self, done: int, rounds: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,18 @@ from torch import Tensor
 from facade.core.types import Ids
 from facade.data.errors import DataError
 from facade.data.partition import held_out
-from facade.data.samples import Dataset, Labelled
+from facade.data.samples import Dataset, Labelled, TypeRange
+from facade.data.scales import automatic, type_range
+from facade.data.section import DataSection
 
 Array = NDArray[Any] | Tensor
 
 
-def labelled(x: Array, y: Array, what: str, copy: bool = True) -> Labelled:
-    """Checked samples, with memory of their own if `copy`; `what` names them in refusals."""
-    inputs, labels = _inputs(_numpy(x), what), _labels(_numpy(y), what)
+def labelled(x: Array, y: Array, what: str, copy: bool = True, tokens: bool = False) -> Labelled:
+    """Checked samples, with memory of their own if `copy`; `what` names them in refusals. With `tokens`, rows of
+    whole numbers stay whole numbers."""
+    inputs = _tokens(_numpy(x, what), what) if tokens else _inputs(_numpy(x, what), what)
+    labels = _labels(_numpy(y, what), what)
     inputs = np.array(inputs, order="C") if copy else np.ascontiguousarray(inputs)
     if len(inputs) != len(labels):
         raise DataError(f"{what}: {len(inputs)} inputs but {len(labels)} labels; there must be one label per input")
@@ -29,35 +34,70 @@ def labelled(x: Array, y: Array, what: str, copy: bool = True) -> Labelled:
     return Labelled(torch.from_numpy(inputs), torch.from_numpy(labels))
 
 
-def _numpy(array: Array) -> NDArray[Any]:
-    return array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asarray(array)
+def _numpy(array: Array, what: str) -> NDArray[Any]:
+    if isinstance(array, Tensor):
+        array = array.detach().cpu()
+        return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+    try:
+        made = np.asarray(array)
+    except ValueError:  # of lists that are not equally long
+        made = np.empty(0, np.object_)
+    if made.dtype == np.object_:
+        raise DataError(f"{what}: samples have different shapes, or are no numbers; all must be alike")
+    return made
 
 
 def _inputs(x: NDArray[Any], what: str) -> NDArray[Any]:
-    """uint8 images [N, C, H, W] or float32 rows [N, values]."""
-    if x.ndim == 2 and x.dtype.kind in "uifb":
-        rows = x.astype(np.float32)
-        if not np.isfinite(rows).all():
-            raise DataError(f"{what}: row {int(np.nonzero(~np.isfinite(rows).all(1))[0][0])} holds NaN or infinity")
-        return rows
-    if x.ndim in (3, 4) and x.dtype == np.uint8:
-        return _channels_first(x, what)
-    remedy = "; of images with values 0 to 1, give (255 * x).round().astype('uint8')" if x.dtype.kind == "f" else ""
-    raise DataError(
-        f"{what}: inputs of type {x.dtype} and shape {list(x.shape)}; expected uint8 images (N, H, W),"
-        f" (N, H, W, C) or (N, C, H, W) with values 0 to 255, or rows of numbers (N, values){remedy}"
-    )
+    """Images [N, C, H, W] and volumes [N, C, D, H, W] of uint8 or float32, or float32 rows [N, values]."""
+    if not 2 <= x.ndim <= 5 or x.dtype.kind not in "uifb":
+        raise DataError(
+            f"{what}: inputs of type {x.dtype} and shape {list(x.shape)}; expected numbers: images (N, H, W),"
+            " (N, H, W, C) or (N, C, H, W), volumes (N, C, D, H, W) or rows (N, values)"
+        )
+    if x.ndim > 2 and x.dtype == np.uint8:
+        return _channels_first(x)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        values = _channels_first(x).astype(np.float32)
+    finite = np.isfinite(values).all(tuple(range(1, values.ndim)))
+    if not finite.all():
+        raise DataError(f"{what}: row {int(np.nonzero(~finite)[0][0])} holds NaN or infinity")
+    return values
 
 
-def _channels_first(x: NDArray[Any], what: str) -> NDArray[Any]:
-    """Images [N, C, H, W]. Where both readings are possible, axis 1 holds the channels."""
+def _tokens(x: NDArray[Any], what: str) -> NDArray[Any]:
+    """int64 rows [N, values]."""
+    if x.ndim != 2 or x.dtype.kind not in "ui" or (x.size and x.min() < 0):
+        raise DataError(
+            f"{what}: data.scale = 'tokens', but inputs are of type {x.dtype} and shape {list(x.shape)}; expected"
+            " rows (N, values) of whole numbers from 0 on"
+        )
+    return x.astype(np.int64)
+
+
+def _channels_first(x: NDArray[Any]) -> NDArray[Any]:
+    """Images [N, C, H, W]; rows and volumes stay as they are. Where both readings of four axes are possible, axis 1
+    holds the channels, unless only the last one can: there are 1 or 3, or else images are square, or channels few."""
     if x.ndim == 3:
         return x[:, None]
-    if x.shape[1] in (1, 3):
+    if x.ndim != 4 or x.shape[1] in (1, 3):
         return x
-    if x.shape[3] in (1, 3):
+    _, first, height, last = x.shape
+    square, square_last = height == last, first == height
+    if last in (1, 3) or (square_last and not square) or (square == square_last and last < first):
         return x.transpose(0, 3, 1, 2)
-    raise DataError(f"{what}: images of shape {list(x.shape[1:])} have neither 1 nor 3 channels; convert them first")
+    return x
+
+
+def common_range(arrays: Sequence[Array], what: str) -> TypeRange | None:
+    """The range of the integer type that all inputs have; DataError for images, or volumes, of several types."""
+    dtypes = {_numpy(array, what).dtype for array in arrays}
+    ranges = {type_range(dtype) for dtype in dtypes}
+    if len(ranges) == 1:
+        return ranges.pop()
+    if _numpy(arrays[0], what).ndim > 2:
+        names = " and ".join(sorted(map(str, dtypes)))
+        raise DataError(f"{what}: inputs of the types {names}; all inputs must be alike: convert some of them")
+    return None
 
 
 def _labels(y: NDArray[Any], what: str) -> Ids:
@@ -89,22 +129,20 @@ def class_names(train: Tensor, test: Tensor, names: Sequence[str] | None, what: 
             raise DataError(
                 f"{what}: {split} label {int(labels.max())} is out of range; the classes are 0 to {count - 1}"
             )
+    if names is not None and (twice := sorted({str(name) for name in names if list(names).count(name) > 1})):
+        raise DataError(f"{what}: two classes are named '{twice[0]}'; give every class a name of its own")
     unknown = np.setdiff1d(test.numpy(), train.numpy())
     if len(unknown):
         raise DataError(f"{what}: class {unknown[0]} is in the test but not in the training data")
     return [str(c) for c in range(count)] if names is None else [str(name) for name in names]
 
 
-def scale(x: Tensor) -> list[float]:
-    """The mean, and std, that brings images to [-1, 1]: 0.5 per channel."""
-    return [0.5] * (x.shape[1] if x.dim() == 4 else 1)
-
-
 def dataset(
-    x: Array, y: Array, x_test: Array | None, y_test: Array | None, classes: Sequence[str] | None, fraction: float
+    x: Array, y: Array, x_test: Array | None, y_test: Array | None, classes: Sequence[str] | None, data: DataSection
 ) -> Dataset:
     """One data set from training and, perhaps, test arrays."""
-    train = labelled(x, y, "x, y")
+    tokens, fraction = data.scale == "tokens", data.test_fraction
+    train = labelled(x, y, "x, y", tokens=tokens)
     if x_test is None or y_test is None:
         if x_test is not None or y_test is not None:
             raise DataError("x_test and y_test belong together; give both or neither")
@@ -113,10 +151,15 @@ def dataset(
             raise DataError(f"test_fraction = {fraction} leaves no test sample; give test arrays or a larger fraction")
         train, test = train[~out], train[out]
     else:
-        test = labelled(x_test, y_test, "x_test, y_test")
+        test = labelled(x_test, y_test, "x_test, y_test", tokens=tokens)
     same_kind(train, test, "x_test")
-    half = scale(train.x)
-    return Dataset(train, test, class_names(train.y, test.y, classes, "y, y_test"), half, half)
+    bounds = common_range([x] if x_test is None else [x, x_test], "x, x_test")
+    return made(train, test, class_names(train.y, test.y, classes, "y, y_test"), bounds)
+
+
+def made(train: Labelled, test: Labelled, classes: list[str], bounds: TypeRange | None) -> Dataset:
+    """A data set of samples from a type with these bounds, scaled as by "auto"."""
+    return Dataset(train, test, classes, type_range=bounds, **automatic(train.x, bounds)._asdict())
 
 
 def same_kind(first: Labelled, second: Labelled, what: str) -> None:
@@ -129,23 +172,27 @@ def same_kind(first: Labelled, second: Labelled, what: str) -> None:
 
 
 def natural_dataset(
-    nodes: Sequence[tuple[Array, ...]], test: tuple[Array, Array] | None, classes: Sequence[str] | None
+    nodes: Sequence[tuple[Array, ...]],
+    test: tuple[Array, Array] | None,
+    classes: Sequence[str] | None,
+    tokens: bool = False,
 ) -> Dataset:
     """The data of many nodes as one data set that remembers who holds what."""
     if not nodes:
         raise DataError("a federation needs at least one node; the list is empty")
     own = _check_tests(nodes, test)
-    parts = [labelled(part[0], part[1], f"node {i}") for i, part in enumerate(nodes)]
+    parts = [labelled(part[0], part[1], f"node {i}", tokens=tokens) for i, part in enumerate(nodes)]
     if own:
-        tests = [labelled(part[2], part[3], f"node {i}, test") for i, part in enumerate(nodes)]
+        tests = [labelled(part[2], part[3], f"node {i}, test", tokens=tokens) for i, part in enumerate(nodes)]
     else:
-        tests = [labelled(*test, "test")] if test else []
+        tests = [labelled(*test, "test", tokens=tokens)] if test else []
     for i, part in enumerate([*parts, *tests]):
         same_kind(parts[0], part, f"node {i}" if i < len(parts) else "test")
     train, tested = _joined(parts), _joined(tests)
-    half = scale(train.x)
+    inputs = [array for part in nodes for array in part[::2]] + ([test[0]] if test else [])
     names = class_names(train.y, tested.y, classes, "labels")
-    return Dataset(train, tested, names, half, half, node=_owners(parts), test_node=_owners(tests) if own else None)
+    whole = made(train, tested, names, common_range(inputs, "nodes"))
+    return dataclasses.replace(whole, node=_owners(parts), test_node=_owners(tests) if own else None)
 
 
 def _check_tests(nodes: Sequence[tuple[Array, ...]], test: tuple[Array, Array] | None) -> bool:

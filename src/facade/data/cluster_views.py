@@ -40,9 +40,9 @@ class ClusterViews:
         """Refuse before anything is changed."""
         x = self._dataset.train.x
         if x.dim() != 4:
+            given = f"rows of {x.shape[1]} values" if x.dim() == 2 else f"samples of shape {list(x.shape[1:])}"
             raise ExperimentError(
-                f"skew '{name}' changes images, but '{source}' gives rows of {x.shape[1]} values;"
-                " set data.skew to 'none' or 'labels'"
+                f"skew '{name}' changes images, but '{source}' gives {given}; set data.skew to 'none' or 'labels'"
             )
         if x.dtype != torch.uint8:
             raise ExperimentError(

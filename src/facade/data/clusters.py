@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+UNKNOWN = "unknown"
+"""What data.clusters says of a natural federation of which nobody knows which nodes are alike."""
+
 
 def cluster_sizes(clusters: str) -> list[int]:
-    """Nodes per cluster, of a text such as "30:2"."""
-    return [int(part) for part in clusters.split(":")]
+    """Nodes per cluster, of a text such as "30:2"; of "unknown", none."""
+    return [] if clusters == UNKNOWN else [int(part) for part in clusters.split(":")]
 
 
 def cluster_names(sizes: Iterable[Sequence[int]], clusters: int) -> list[str]:

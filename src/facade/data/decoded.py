@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from facade.data.errors import DataError
+from facade.data.samples import TypeRange
+from facade.data.scales import type_range
 from facade.errors import StorageError
 from facade.files import store
 from facade.learning.machine import cores
@@ -34,8 +36,9 @@ CACHE = ".facade-cache"
 _VERSION = 2
 """To be raised when the same settings give other pixels."""
 _GRAY = ("1", "L")
-_DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
-"""Pillow's modes of more than 8 bits; it would clip rather than scale them."""
+_SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
+_DEEP = ("I", "F", *_SIXTEEN_BITS)
+"""Pillow's modes of more than 8 bits, all gray; it would clip rather than scale them."""
 
 log = logging.getLogger(__name__)
 
@@ -62,20 +65,30 @@ class File:
     """Of the last change, in nanoseconds."""
 
 
-def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list[str]]:
-    """uint8 [N, C, size, size] in the order of `files`, and sentences about conversions. From the
-    cache if it is there, otherwise decoded and put there."""
+class Decoded(NamedTuple):
+    """Images as they are stored."""
+
+    x: Tensor
+    """[N, C, size, size], uint8 or float32."""
+    bounds: TypeRange | None
+    """The range of the integers that floats were made of, where they were made of 16 bits."""
+    notes: list[str]
+    """Sentences about conversions."""
+
+
+def decoded(files: list[File], how: Decoding, cache: Path) -> Decoded:
+    """Images in the order of `files`. From the cache if it is there, otherwise decoded and put there."""
     key = _key(files, how)
     pixels, notes = cache / f"{key}.npy", cache / f"{key}.json"
     if pixels.exists() and notes.exists():
         with contextlib.suppress(OSError, ValueError):  # a damaged cache is made again
-            return _opened(pixels), json.loads(notes.read_text())
+            return _stored(_opened(pixels), json.loads(notes.read_text()))
     log.info("decoding %d images; this is done once", len(files))
-    channels, conversions = _survey(files, how)
+    dtype, channels, conversions = _survey(files, how)
     shape = (len(files), channels, how.size, how.size)
     try:
         with store.replacing(pixels) as part:
-            mapped = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
+            mapped = np.lib.format.open_memmap(part, "w+", dtype, shape)
             if hasattr(os, "posix_fallocate"):  # on a full disk that is an error, and writing to the map a crash
                 with part.open("r+b") as whole:
                     os.posix_fallocate(whole.fileno(), 0, part.stat().st_size)
@@ -84,15 +97,24 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> tuple[Tensor, list
             store.replace(notes, json.dumps(conversions).encode())
     except StorageError as error:  # a read-only place: every load decodes again
         warnings.warn(f"decoded images are not kept: {error}", stacklevel=2)
-        array = np.empty(shape, np.uint8)
+        array: NDArray[Any] = np.empty(shape, dtype)
         _fill(array, files)
-        return torch.from_numpy(array), conversions
-    return _opened(pixels), conversions
+        return _stored(array, conversions)
+    return _stored(_opened(pixels), conversions)
 
 
-def _opened(pixels: Path) -> Tensor:
-    # Copy on write: unchanged pages stay on disk, and changing the tensor never changes the file.
-    return torch.from_numpy(np.load(pixels, mmap_mode="c", allow_pickle=False))
+def _opened(pixels: Path) -> NDArray[Any]:
+    # Copy on write: unchanged pages stay on disk, and changing the array never changes the file.
+    return np.load(pixels, mmap_mode="c", allow_pickle=False)  # type: ignore[no-any-return]
+
+
+def _stored(pixels: NDArray[Any], notes: list[str]) -> Decoded:
+    sixteen = pixels.dtype == np.uint16
+    return Decoded(
+        torch.from_numpy(pixels.astype(np.float32) if sixteen else pixels),
+        type_range(pixels.dtype) if sixteen else None,
+        notes,
+    )
 
 
 def _key(files: list[File], how: Decoding) -> str:
@@ -102,10 +124,12 @@ def _key(files: list[File], how: Decoding) -> str:
     return digest.hexdigest()
 
 
-def _survey(files: list[File], how: Decoding) -> tuple[int, list[str]]:
-    """The number of channels, and sentences about images that are not alike; from the headers."""
+def _survey(files: list[File], how: Decoding) -> tuple[type[np.generic], int, list[str]]:
+    """The type of values, the number of channels, and sentences about images that are not alike; from the headers."""
     with ThreadPoolExecutor(cores()) as pool:
         kinds = list(pool.map(_kind, files))
+    if any(mode in _DEEP for mode, _ in kinds):
+        return _deep_type(files, [mode for mode, _ in kinds], how), 1, []
     gray = sum(mode in (*_GRAY, "LA") for mode, _ in kinds)
     transparent = sum(clear for _, clear in kinds)
     channels = how.channels if how.channels != "auto" else 1 if gray == len(files) else 3
@@ -116,15 +140,39 @@ def _survey(files: list[File], how: Decoding) -> tuple[int, list[str]]:
         notes.append(f"{gray} of {len(files)} images are gray: they were turned into RGB")
     if channels == 1 and gray < len(files):
         notes.append(f"{len(files) - gray} of {len(files)} images are in colour: they were turned into gray")
-    return channels, notes
+    return np.uint8, channels, notes
+
+
+def _deep_type(files: list[File], modes: list[str], how: Decoding) -> type[np.generic]:
+    """The type of images of more than 8 bits, which must all be such, and are gray."""
+    sixteen, deep = ([mode in some for mode in modes] for some in (_SIXTEEN_BITS, _DEEP))
+    for file, mode, alike in zip(files, modes, sixteen if sixteen[0] else deep, strict=True):
+        if not alike or not deep[0]:
+            raise DataError(
+                f"{file.path} is not like the other images (mode {mode}): some have more than 8 bits per value, others"
+                " not, or fewer; convert them to one kind"
+            )
+    if how.channels == 3:
+        raise DataError(f"{files[0].path} has more than 8 bits per value and is gray; set data.channels to 1 or 'auto'")
+    return np.uint16 if all(sixteen) else np.float32
 
 
 def _kind(file: File) -> tuple[str, bool]:
     """An image's mode and whether it has transparent parts."""
     with _open(file) as image:
-        if image.mode in _DEEP:
-            raise DataError(f"{file.path} has more than 8 bits per value (mode {image.mode}); convert it to 8 bits")
-        return image.mode, image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+        mode = "I;16" if image.format == "PNG" and image.mode == "I" else image.mode  # as Pillow 10 reads 16 bits
+        return mode, image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+
+
+def is_image(path: str) -> bool:
+    """Whether a file is meant to be an image: by its name, or, where that says nothing, by how it begins."""
+    if os.path.splitext(path)[1].lower() in Image.registered_extensions():
+        return True
+    try:
+        with Image.open(path):
+            return True
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return False
 
 
 @contextlib.contextmanager
@@ -138,13 +186,13 @@ def _open(file: File) -> Iterator[Image.Image]:
         raise DataError(f"{file.path} cannot be decoded ({error}); replace or remove it") from None
 
 
-def _fill(array: NDArray[np.uint8], files: list[File]) -> None:
+def _fill(array: NDArray[Any], files: list[File]) -> None:
     """Decode all files into an array [N, C, size, size]."""
     channels, size = array.shape[1], array.shape[2]
 
     def one(i: int) -> None:
         with _open(files[i]) as image:
-            array[i] = _pixels(image, channels, size)
+            array[i] = _pixels(image, channels, size) if array.dtype == np.uint8 else _deep_pixels(image, size)
 
     with ThreadPoolExecutor(cores()) as pool:  # Pillow decodes without holding the interpreter
         try:
@@ -161,11 +209,22 @@ def _pixels(image: Image.Image, channels: int, size: int) -> NDArray[Any]:
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         clear = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
-    image = image.convert("L" if channels == 1 else "RGB")
+    pixels = _cut(image.convert("L" if channels == 1 else "RGB"), size)
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _deep_pixels(image: Image.Image, size: int) -> NDArray[Any]:
+    """[1, size, size] of an opened image with more than 8 bits; 16 bits are whole numbers again."""
+    values = np.asarray(ImageOps.exif_transpose(image))
+    pixels = _cut(Image.fromarray(values.astype(np.float32)), size)
+    return (pixels.round() if values.dtype.kind in "ui" else pixels)[None]
+
+
+def _cut(image: Image.Image, size: int) -> NDArray[Any]:
+    """The centre of an image whose shorter side is scaled to `size`."""
     short = min(image.size)
     width, height = (max(size, round(side * size / short)) for side in image.size)
     if (width, height) != image.size:
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = (width - size) // 2, (height - size) // 2
-    pixels = np.asarray(image.crop((left, top, left + size, top + size)))
-    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+    return np.asarray(image.crop((left, top, left + size, top + size)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from facade.core.types import Ids
 from facade.data.cluster_views import ClusterViews
 from facade.data.errors import DataError
-from facade.data.partition import Partition, Pool, grouped, held_out
+from facade.data.partition import Partition, Pool, grouped, held_out_groups
 from facade.data.samples import Dataset, Labelled
 from facade.errors import ExperimentError
 
@@ -42,12 +42,20 @@ def _check_parts(pool: Pool, parts: list[Ids]) -> None:
 
 def kept_back_rows(dataset: Dataset, fraction: float, seed: int) -> NDArray[np.bool_]:
     """[N] the training rows kept for validation: a fraction of every class, or of every node where
-    nodes bring their own data (then at least one, if they also bring their own tests)."""
+    nodes bring their own data (then at least one, if they also bring their own tests); of groups together. A source
+    may say itself which rows are kept."""
     labels = dataset.train.y.numpy()
+    if dataset.kept_back is not None:
+        if fraction:
+            raise ExperimentError(
+                f"data.validation = {fraction:g}, but the data say which rows are for validation; leave it out"
+            )
+        return dataset.kept_back
     if not fraction:
         return np.zeros(len(labels), np.bool_)
     strata = labels if dataset.node is None else dataset.node
-    return held_out(strata, fraction, seed, "validation", least=int(dataset.test_node is not None))
+    group = np.arange(len(labels)) if dataset.group is None else dataset.group
+    return held_out_groups(strata, group, fraction, seed, "validation", least=int(dataset.test_node is not None))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,15 @@ from facade.core.types import Ids
 from facade.data import arrays
 from facade.data.arrays import Array
 from facade.data.cluster_views import ClusterViews
+from facade.data.columns import Column
 from facade.data.division import Division, check_nodes, kept_back_rows
+from facade.data.errors import DataError
 from facade.data.named import named
 from facade.data.partition import PARTITIONS, Pool, natural
-from facade.data.samples import Dataset, Holdings, Labelled
+from facade.data.samples import Dataset, Holdings, Labelled, Scale
+from facade.data.scales import scaled
 from facade.data.section import DataSection, data_section
+from facade.data.site_names import checked_names
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Federation:
     classes: list[str]
     mean: list[float]
     std: list[float]
+    """How values become inputs, with `scale`: see `facade.data.scales`."""
     cluster: Ids | None = None
     """[n] ground-truth cluster, where it is known. Only metrics look at it."""
     validations: list[Labelled] | None = None
@@ -41,12 +46,20 @@ class Federation:
     """Like `tests`, with the trigger of a backdoor and without the class that it stands for."""
     leftover: int = 0
     """Training images that no node holds."""
+    partition: str = "stratified"
+    """How samples came to their nodes: data.partition."""
     overlapping: bool = False
     """Whether nodes may hold the same image (partition "sampled")."""
     own_tests: bool = False
     """Whether nodes are tested on labels as they hold them: on samples of their own, or on their cluster's classes."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
+    scale: Scale = "auto"
+    """What data.scale comes to."""
+    columns: list[Column] = field(default_factory=list)
+    """The columns of a table of which rows were made; none where they were made of something else."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -67,7 +80,7 @@ class Federation:
         """The [data] section for an experiment that is run with this very object:
         `run(Experiment.of({"data": federation.section, ...}), federation=federation)`."""
         sizes = [self.n] if self.cluster is None else np.bincount(self.cluster).tolist()
-        return {"source": "given", "clusters": ":".join(map(str, sizes)), "skew": "none"}
+        return {"source": "given", "clusters": ":".join(map(str, sizes)), "skew": "none", "partition": self.partition}
 
     def tested_on(self, count: int) -> Federation:
         """The same with at most `count` samples in every test and validation set, evenly spaced."""
@@ -93,14 +106,15 @@ class Federation:
         classes: Sequence[str] | None = None,
         **settings: Any,
     ) -> Federation:
-        """A federation made of your arrays: uint8 images [N, H, W], [N, H, W, C] or [N, C, H, W], or
-        float rows [N, values], and class numbers [N]. Without test arrays, data.test_fraction of
-        every class is held out. `settings` are further fields of [data]: skew, partition, ...
+        """A federation made of your arrays: images [N, H, W], [N, H, W, C] or [N, C, H, W], volumes
+        [N, C, D, H, W] or rows [N, values] of any numeric type, and class numbers [N]; rows of tokens with
+        scale="tokens". Without test arrays, data.test_fraction of every class is held out. `settings` are
+        further fields of [data]: skew, partition, scale, ...
         """
         section = {"source": "given", "clusters": clusters, "skew": "none"} | settings
         data = data_section(section)
-        dataset = arrays.dataset(x, y, x_test, y_test, classes, data.test_fraction)
-        return federate(dataset, data, seed, clusters_of(data))
+        dataset = arrays.dataset(x, y, x_test, y_test, classes, data)
+        return federate(scaled(dataset, data.scale), data, seed, clusters_of(data))
 
     @classmethod
     def from_nodes(
@@ -109,6 +123,7 @@ class Federation:
         *,
         test: tuple[Array, Array] | None = None,
         clusters: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
         seed: int = 1,
         **settings: Any,
@@ -116,12 +131,15 @@ class Federation:
         """A natural federation: one (x, y) or (x, y, x_test, y_test) per node, of any size, arrays as
         in `from_arrays`. Give either a test set with every node or one `test` for all of them.
         `clusters` is the ground truth per node, where there is one; metrics alone use it.
+        `names` are those of the nodes, which tables and reports then use.
         """
-        dataset = arrays.natural_dataset(nodes, test, classes)
-        cluster = arrays.cluster_numbers(clusters, len(nodes))
-        fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
+        fixed = {"source": "given", "clusters": str(len(nodes) or 1), "partition": "natural"}
         data = data_section({"skew": "none"} | settings | fixed)
-        federation = federate(dataset, data, seed, cluster)
+        dataset = arrays.natural_dataset(nodes, test, classes, data.scale == "tokens")
+        if names is not None:
+            dataset = dataclasses.replace(dataset, sites=checked_names(names, len(nodes)))
+        cluster = arrays.cluster_numbers(clusters, len(nodes))
+        federation = federate(scaled(dataset, data.scale), data, seed, cluster)
         return federation if clusters is not None else dataclasses.replace(federation, cluster=None)
 
 
@@ -137,16 +155,21 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
     if partition is natural:
         check_nodes(dataset, len(cluster))
     else:  # the source's own division is not asked for
-        dataset = dataclasses.replace(dataset, node=None, test_node=None)
+        dataset = dataclasses.replace(dataset, node=None, test_node=None, sites=None)
     views = ClusterViews(dataset, data, int(cluster.max()) + 1)
     kept_back = kept_back_rows(dataset, data.validation, seed)
     division = Division(dataset, views, cluster, kept_back)
     held = division.held(partition, Pool(dataset.train.y.numpy(), len(cluster), seed, data, dataset.node))
+    present = np.unique(dataset.train.y.numpy())
+    if len(present) == 1:
+        raise DataError(
+            f"all samples are of class '{dataset.classes[present[0]]}'; there is nothing to learn: bring a second class"
+        )
     distinct = len(np.unique(np.concatenate(held)))
     overlapping = distinct < sum(len(rows) for rows in held)
     return Federation(
         tests=division.tests(),
-        validations=division.validations() if data.validation else None,
+        validations=division.validations() if kept_back.any() else None,
         training=views.copied(held, cluster) if overlapping else views.in_place(held, cluster),
         test_of=division.test_of,
         classes=dataset.classes,
@@ -157,4 +180,8 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         overlapping=overlapping,
         own_tests=dataset.test_node is not None or views.classes is not None,
         notes=dataset.notes,
+        sites=dataset.sites,
+        scale=dataset.scale,
+        columns=dataset.columns,
+        partition=data.partition,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ import torch
 from torch import Tensor
 
 from facade.core.types import Ids
-from facade.data.arrays import scale
-from facade.data.decoded import CACHE, Decoding, File, decoded
+from facade.data.arrays import made
+from facade.data.decoded import CACHE, Decoding, File, decoded, is_image
 from facade.data.errors import DataError
 from facade.data.partition import held_out
 from facade.data.samples import Dataset, Labelled
@@ -64,7 +65,7 @@ def imagenette(data: DataSection) -> Dataset:
         )
     folders = _read(place, data, 3)
     classes = [IMAGENETTE[name] for name in folders.classes]
-    return Dataset(folders.train, folders.test, classes, _IMAGENET_MEAN, _IMAGENET_STD, notes=folders.notes)
+    return dataclasses.replace(folders, classes=classes, mean=_IMAGENET_MEAN, std=_IMAGENET_STD)
 
 
 def flickr_mammals(data: DataSection) -> Dataset:
@@ -103,6 +104,14 @@ class Listing:
     """[N] class numbers."""
     classes: list[str]
     """The names of the class folders, sorted."""
+    strays: list[str]
+    """Names of files that are no images, and are not used."""
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence about the strays."""
+        named = ", ".join(self.strays[:3]) + (f" and {len(self.strays) - 3} more" if len(self.strays) > 3 else "")
+        return [f"{named}: no images, not used"] if self.strays else []
 
 
 def _read(place: Path, data: DataSection, channels: Literal["auto", 1, 3]) -> Dataset:
@@ -111,22 +120,23 @@ def _read(place: Path, data: DataSection, channels: Literal["auto", 1, 3]) -> Da
     splits = {name: place / name for name in ("train", "test", "val") if (place / name).is_dir()}
     if "train" in splits:
         train, test = _two_listings(place, splits, data.root)
-        x, notes = decoded(train.files + test.files, how, cache)
-        cut, half = len(train.files), scale(x)  # two views of one array: nothing is copied
+        x, bounds, notes = decoded(train.files + test.files, how, cache)
+        cut = len(train.files)  # two views of one array: nothing is copied
         used = ("train", "test" if "test" in splits else "val")
         unused = sorted(entry.name for entry in _visible(place) if _is_folder(entry) and entry.name not in used)
         if unused:
             notes = [*notes, f"the images in {', '.join(unused)} are not used: {used[1]} is the test set"]
-        return Dataset(_samples(x[:cut], train), _samples(x[cut:], test), train.classes, half, half, notes=notes)
-    listed = _listing(place, data.root, strays=True)
+        parts = _samples(x[:cut], train), _samples(x[cut:], test)
+        return dataclasses.replace(made(*parts, train.classes, bounds), notes=[*notes, *train.notes, *test.notes])
+    listed = _listing(place, data.root, beside=True)
     testing = torch.from_numpy(held_out(listed.labels, data.test_fraction, 0, "test", least=1))
     for label, name in enumerate(listed.classes):
         if testing[torch.from_numpy(listed.labels == label)].all():
             raise DataError(f"class folder {place / name} holds too few images to train and test on; add some")
-    x, notes = decoded(listed.files, how, cache)
-    everything, half = _samples(x, listed), scale(x)
-    parts = everything[~testing], everything[testing]
-    return Dataset(*parts, listed.classes, half, half, tests_held_out=True, notes=notes)
+    x, bounds, notes = decoded(listed.files, how, cache)
+    everything = _samples(x, listed)
+    whole = made(everything[~testing], everything[testing], listed.classes, bounds)
+    return dataclasses.replace(whole, tests_held_out=True, notes=[*notes, *listed.notes])
 
 
 def _samples(x: Tensor, listed: Listing) -> Labelled:
@@ -145,25 +155,31 @@ def _two_listings(place: Path, splits: dict[str, Path], root: str) -> tuple[List
     return train, test
 
 
-def _listing(place: Path, root: str, strays: bool = False) -> Listing:
-    """What a folder of class folders holds. With `strays`, files beside the class folders (a licence,
+def _listing(place: Path, root: str, beside: bool = False) -> Listing:
+    """What a folder of class folders holds. With `beside`, files beside the class folders (a licence,
     a list) are left alone."""
     classes: list[str] = []
     files: list[File] = []
     counts: list[int] = []
+    strays: list[str] = []
     base = Path(os.path.relpath(place, root)).as_posix()
     for entry in sorted(_visible(place), key=lambda e: e.name):
         if not _is_folder(entry):
-            if strays:
+            if beside:
                 continue
-            raise DataError(f"{entry.path} is not in a class folder; move it into one or remove it")
+            if is_image(entry.path):
+                raise DataError(f"{entry.path} is not in a class folder; move it into one or remove it")
+            strays.append(entry.name)
+            continue
         for named in (entry, *_visible(entry.path)):
             if named.name.casefold() in _SPLITS and _is_folder(named):
                 raise DataError(
                     f"{named.path} stands where a class is expected but is named like a part of the data; call such"
                     " folders train and test (or val), directly in data.path, with the class folders inside"
                 )
-        own = sorted(_below(entry.path, f"{base}/{entry.name}"), key=lambda f: f.name)
+        found = sorted(_below(entry.path, f"{base}/{entry.name}"), key=lambda f: f.name)
+        own = [file for file in found if _is_meant(file)]
+        strays += [file.name.removeprefix(f"{base}/") for file in found if not _is_meant(file)]
         if not own:
             raise DataError(f"class folder {entry.path} is empty; put images there or remove it")
         classes.append(entry.name)
@@ -171,14 +187,23 @@ def _listing(place: Path, root: str, strays: bool = False) -> Listing:
         counts.append(len(own))
     if not classes:
         raise DataError(f"{place} has no class folders; expected one folder of images per class")
-    return Listing(files, np.repeat(np.arange(len(classes)), counts), classes)
+    return Listing(files, np.repeat(np.arange(len(classes)), counts), classes, strays)
+
+
+def _is_meant(file: File) -> bool:
+    """Whether somebody put a file there as an image: a hidden one (._1.jpg) is the system's, whatever its name."""
+    return not os.path.basename(file.path).startswith(".") and is_image(file.path)
 
 
 def _visible(place: Path | str) -> Iterator[os.DirEntry[str]]:
     """What a person put there: hidden files and folders (.DS_Store) are the system's."""
+    return (entry for entry in _entries(place) if not entry.name.startswith("."))
+
+
+def _entries(place: Path | str) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(place) as entries:
-            yield from (entry for entry in entries if not entry.name.startswith("."))
+            yield from entries
     except OSError as error:
         raise DataError(f"{place} cannot be read ({error.strerror})") from None
 
@@ -192,8 +217,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _below(place: str, name: str) -> Iterator[File]:
     """All files at any depth below a class folder; `name` is its path relative to the data root."""
-    for entry in _visible(place):
+    for entry in _entries(place):
         if _is_folder(entry):
+            if entry.name.startswith("."):
+                continue
             yield from _below(entry.path, f"{name}/{entry.name}")
         else:
             try:

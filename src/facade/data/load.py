@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import warnings
 
+import numpy as np
 import torch
 
 from facade.core.names import is_foreign
+from facade.core.types import Ids
 from facade.data.arrays import same_kind
 from facade.data.errors import DataError
 from facade.data.federation import Federation, clusters_of, federate
 from facade.data.named import named
 from facade.data.samples import Dataset, Labelled
+from facade.data.scales import scaled
 from facade.data.section import DataSection
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
@@ -24,7 +27,33 @@ def load(data: DataSection, seed: int) -> Federation:
     dataset = read(data)
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
-    return federate(dataset, data, seed, clusters_of(data))
+    federation = federate(dataset, data, seed, _cluster(dataset, data))
+    if data.partition == "natural" and (not data.sizes or (len(data.sizes) == 1 and dataset.cluster_of_site is None)):
+        # One number says how many nodes there are, not that they are alike.
+        return dataclasses.replace(federation, cluster=None)
+    return federation
+
+
+def _cluster(dataset: Dataset, data: DataSection) -> Ids:
+    """[n] the cluster of every node; all zero where it is not known."""
+    if data.partition != "natural":
+        return clusters_of(data)
+    if not data.sizes:
+        if dataset.node is None:
+            raise ExperimentError(
+                f"data.clusters = '{data.clusters}' asks for the nodes of the source, but '{data.source}' does not say"
+                " who holds what; say nodes per cluster, or use npz with nodes_train, or csv with data.site"
+            )
+        return np.zeros(int(dataset.node.max()) + 1, np.int64)
+    known = dataset.cluster_of_site
+    if known is None or len(data.sizes) == 1:
+        return clusters_of(data)
+    if (counted := np.bincount(known).tolist()) != data.sizes:
+        raise DataError(
+            f"the sites of '{data.source}' are in clusters of {':'.join(map(str, counted))} nodes, but data.clusters ="
+            f" '{data.clusters}'; change it, or set it to 'unknown'"
+        )
+    return known
 
 
 def read(data: DataSection) -> Dataset:
@@ -35,12 +64,14 @@ def read(data: DataSection) -> Dataset:
     if is_foreign(data.source):  # a user's function, which may keep what it returned
         _check_samples(data.source, dataset)
         dataset = dataclasses.replace(dataset, train=Labelled(dataset.train.x.clone(), dataset.train.y))
-    return dataset
+    return scaled(dataset, data.scale)
 
 
 def _check_samples(source: str, dataset: Dataset) -> None:
     """Refuse samples of a user's own source that training would stumble over."""
     classes = len(dataset.classes)
+    if len(set(dataset.classes)) < classes:
+        raise DataError(f"dataset '{source}': two classes have the same name; give every class a name of its own")
     for what, part in (("training", dataset.train), ("test", dataset.test)):
         x, y = part.x, part.y
         if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
@@ -53,6 +84,8 @@ def _check_samples(source: str, dataset: Dataset) -> None:
                 f"dataset '{source}': {what} labels of type {y.dtype} and shape {list(y.shape)} for {len(x)} inputs;"
                 " expected int64, one per input, at least one"
             )
+        if x.is_floating_point() and not x.isfinite().all():
+            raise DataError(f"dataset '{source}': {what} inputs hold NaN or infinity; expected finite numbers")
         if not 0 <= int(y.min()) <= int(y.max()) < classes:
             raise DataError(
                 f"dataset '{source}': {what} labels are {int(y.min())} to {int(y.max())}, but there are {classes}"

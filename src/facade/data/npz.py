@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from facade.core.types import Ids
-from facade.data.arrays import class_names, labelled, same_kind, scale
+from facade.data.arrays import class_names, cluster_numbers, common_range, labelled, made, same_kind
 from facade.data.download import REMOTES
 from facade.data.errors import DataError
 from facade.data.partition import held_out
 from facade.data.samples import Dataset, Labelled
 from facade.data.section import DataSection
+from facade.data.site_names import checked_names
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -35,22 +37,41 @@ def npz(data: DataSection) -> Dataset:
     path = Path(data.root) / data.path
     with _opened(path) as arrays:
         layout = _layout(arrays, path)
-        train, node = _split(arrays, layout, "train", path)
+        tokens = data.scale == "tokens"
+        train, node, *inputs = _split(arrays, layout, "train", path, tokens)
         has_tests = layout[1].format("test") in arrays
         if has_tests:
-            test, test_node = _split(arrays, layout, "test", path)
+            test, test_node, raw = _split(arrays, layout, "test", path, tokens)
+            inputs.append(raw)
         else:
             by_node = node is not None and data.partition == "natural"
             train, test, node, test_node = _divided(train, node, by_node, data.test_fraction, path)
         names = [str(name) for name in arrays["classes"]] if "classes" in arrays else None
+        sites, cluster = _sites(arrays, node, path)
         unused = len(arrays[layout[1].format("val")]) if layout[1].format("val") in arrays else 0
     same_kind(train, test, f"{path}, test")
     classes = class_names(train.y, test.y, names, str(path))
-    half = scale(train.x)
     notes = [f"the {unused} samples of the file's validation split are not used"] if unused else []
-    return Dataset(
-        train, test, classes, half, half, node=node, test_node=test_node, tests_held_out=not has_tests, notes=notes
+    return dataclasses.replace(
+        made(train, test, classes, common_range(inputs, str(path))),
+        node=node,
+        test_node=test_node,
+        tests_held_out=not has_tests,
+        notes=notes,
+        sites=sites,
+        cluster_of_site=cluster,
     )
+
+
+def _sites(arrays: Arrays, node: Ids | None, path: Path) -> tuple[list[str] | None, Ids | None]:
+    """The names of the nodes, and the cluster of each, where the file has them."""
+    if "sites" not in arrays and "cluster_of_site" not in arrays:
+        return None, None
+    if node is None:
+        raise DataError(f"{path} names sites but not whose a sample is; add nodes_train, a number for every sample")
+    n = int(node.max()) + 1
+    names = checked_names([str(name) for name in arrays["sites"]], n) if "sites" in arrays else None
+    return names, cluster_numbers(arrays["cluster_of_site"].tolist(), n) if "cluster_of_site" in arrays else None
 
 
 @contextlib.contextmanager
@@ -108,16 +129,19 @@ def _divided(
     return samples[~rows], samples[rows], None if node is None else node[~out], None if node is None else node[out]
 
 
-def _split(arrays: Arrays, layout: tuple[str, str, str], split: str, path: Path) -> tuple[Labelled, Ids | None]:
-    """The samples of a split and, if the file says so, the node of each."""
+def _split(
+    arrays: Arrays, layout: tuple[str, str, str], split: str, path: Path, tokens: bool
+) -> tuple[Labelled, Ids | None, NDArray[Any]]:
+    """The samples of a split, if the file says so the node of each, and the inputs as they are in the file."""
     x, y, nodes = (name.format(split) for name in layout)
-    samples = labelled(arrays[x], arrays[y], f"{path}, {split}", copy=False)
+    raw = arrays[x]
+    samples = labelled(raw, arrays[y], f"{path}, {split}", copy=False, tokens=tokens)
     if nodes not in arrays:
-        return samples, None
+        return samples, None, raw
     owner = np.asarray(arrays[nodes])
     if owner.shape != (len(samples),) or owner.dtype.kind not in "ui":
         raise DataError(
             f"{path}: {nodes} is {owner.dtype} {list(owner.shape)}; expected one node number for each of"
             f" {len(samples)} samples"
         )
-    return samples, owner.astype(np.int64)
+    return samples, owner.astype(np.int64), raw

@@ -53,6 +53,15 @@ def held_out(strata: Ids, fraction: float, seed: int, purpose: str, least: int =
     return chosen
 
 
+def held_out_groups(
+    strata: Ids, group: Ids, fraction: float, seed: int, purpose: str, least: int = 0
+) -> NDArray[np.bool_]:
+    """[N] as `held_out`, but of the groups (numbers [N]) rather than of the rows: all rows of one are chosen, or none.
+    A group is of the stratum of its first row."""
+    _, first, number = np.unique(group, return_index=True, return_inverse=True)
+    return held_out(strata[first], fraction, seed, purpose, least)[number]
+
+
 def stratified(pool: Pool) -> list[Ids]:
     """Every node gets the same number of images of each class; the rest is left over."""
     order = seeds.permutation(pool.seed, "partition", len(pool.labels))
@@ -179,7 +188,7 @@ def natural(pool: Pool) -> list[Ids]:
     if pool.owner is None:
         raise ExperimentError(
             f"data.partition = 'natural' needs a source that says who holds what, but '{pool.data.source}'"
-            " does not; use 'stratified', or npz with train_nodes, or Federation.from_nodes"
+            " does not; use 'stratified', or npz with train_nodes, csv with data.site, or Federation.from_nodes"
         )
     return grouped(pool.owner, pool.nodes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
@@ -23,8 +24,13 @@ _GAP, _TEXT = 4, 14
 def draw(federation: Federation, out: Path) -> None:
     """Write a PNG: per cluster a labelled row with one training image of each of the first classes
     (empty where the cluster has none)."""
-    if len(federation.shape) != 3:
+    if len(federation.shape) == 1:
         raise DataError(f"rows of {federation.shape[0]} values cannot be drawn, only images can; do without `out`")
+    if len(federation.shape) != 3 or federation.shape[0] not in (1, 3):
+        raise DataError(
+            f"samples of shape {list(federation.shape)} cannot be drawn, only images of 1 or 3 channels can; do without"
+            " `out`"
+        )
     try:
         with store.replacing(out) as part:
             _picture(federation).save(part, "PNG")
@@ -64,5 +70,8 @@ def _samples(federation: Federation, nodes: Ids, columns: int) -> dict[int, Tens
 
 
 def _image(x: Tensor) -> Image.Image:
+    if x.dtype != torch.uint8:  # each image by its own least and largest value
+        span = (x.max() - x.min()).clamp_min(torch.finfo(x.dtype).tiny)
+        x = (255 * (x - x.min()) / span).round().to(torch.uint8)
     pixels = x.numpy().transpose(1, 2, 0)
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)).convert("RGB")

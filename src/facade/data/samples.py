@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from facade.core import seeds
 from facade.core.types import Ids
+from facade.data.columns import Column
+
+TypeRange = tuple[int, int]
+Scale = Literal["auto", "bits", "range", "standard", "none", "tokens"]
+"""How values become inputs (`facade.data.scales`)."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Inputs and their labels: uint8 images [N, channels, height, width], or float rows [N, values]."""
+    """Inputs and their labels. Images [N, channels, height, width] and volumes [N, channels, depth, height, width] are
+    uint8 or float32, rows [N, values] float32, rows of tokens int64."""
 
     x: Tensor
     y: Tensor
@@ -37,7 +45,7 @@ class Dataset:
     classes: list[str]
     mean: list[float] = field(default_factory=lambda: [0.0])
     std: list[float] = field(default_factory=lambda: [1.0])
-    """Normalisation per channel, applied to [0, 1] values when a batch is used."""
+    """Normalisation per channel, applied when a batch is used: to [0, 1] values of bytes, or as `scale` says."""
     groups: list[list[int]] = field(default_factory=list)
     """Classes per cluster that skew "labels" uses where data.groups is not written."""
     node: Ids | None = None
@@ -48,6 +56,20 @@ class Dataset:
     """Whether the source has no test samples, and some of its samples were set apart for that."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the source was read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
+    cluster_of_site: Ids | None = None
+    """[n] the cluster of every node of a natural federation, where the source knows it."""
+    scale: Scale = "auto"
+    """What data.scale comes to (`facade.data.scales`)."""
+    type_range: TypeRange | None = None
+    """Smallest and largest value of the integer type that samples were in before they were stored as floats."""
+    columns: list[Column] = field(default_factory=list)
+    """The columns of a table of which rows were made; none where they were made of something else."""
+    group: Ids | None = None
+    """[N] numbers; training rows of one group (a patient, say) are kept back for validation together, or not."""
+    kept_back: NDArray[np.bool_] | None = None
+    """[N] the training rows that the source sets apart for validation."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where images come from: one function and one row of SOURCES each."""
+"""Where data come from: one function and one row of SOURCES each."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from facade.data.npz import npz
 from facade.data.samples import Dataset, Labelled
 from facade.data.section import DataSection
 from facade.data.synthetic import synthetic
+from facade.data.tables import csv, parquet
 from facade.errors import ExperimentError
 
 Source = Callable[["DataSection"], Dataset]
@@ -56,6 +57,8 @@ SOURCES: dict[str, Source] = {
     "flickr-mammals": flickr_mammals,
     "folder": folder,
     "npz": npz,
+    "csv": csv,
+    "parquet": parquet,
     "synthetic": synthetic,
     "given": given,
 }

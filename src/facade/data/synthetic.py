@@ -35,7 +35,8 @@ def synthetic(data: DataSection) -> Dataset:
     cluster = np.repeat(np.arange(len(data.sizes)), data.sizes)
     train, node = gaussian_rows(cluster, ROWS, "train")
     test, test_node = gaussian_rows(cluster, TEST_ROWS, "test")
-    return Dataset(train, test, [str(c) for c in range(CLASSES)], node=node, test_node=test_node)
+    names = [str(c) for c in range(CLASSES)]
+    return Dataset(train, test, names, node=node, test_node=test_node, cluster_of_site=cluster)
 
 
 def gaussian_rows(cluster: Ids, rows: int, split: str) -> tuple[Labelled, Ids]:

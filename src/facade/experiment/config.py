@@ -125,7 +125,7 @@ class Experiment(Section):
 
     @property
     def n(self) -> int:
-        """Number of nodes."""
+        """Number of nodes; 0 where only the data know it (data.clusters = "unknown")."""
         return sum(self.data.sizes)
 
     def toml(self) -> str:

@@ -17,7 +17,18 @@ NOT_DECISIVE: dict[str, set[str] | None] = {
 """Sections (None: the whole entry) and keys that do not determine a result."""
 
 ADDED_LATER: dict[str, dict[str, Any]] = {
-    "data": {"few_nodes": 0, "few_rows": 6},
+    "data": {
+        "few_nodes": 0,
+        "few_rows": 6,
+        "label": "",
+        "site": "",
+        "split": "",
+        "group": "",
+        "categorical": [],
+        "ignore": [],
+        "columns": [],
+        "scale": "auto",
+    },
     "model": {"local": []},
     "topology": {"edges": ""},
     "guard": {"rule": "none"},

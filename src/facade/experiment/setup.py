@@ -61,9 +61,11 @@ class Setup:
 
 def set_up(experiment: Experiment, federation: Federation | None = None, founding_n: int | None = None) -> Setup:
     """Check an experiment against its data and make its parts; nothing is written. `founding_n`: see `planned`."""
-    algorithm, plan = planned(experiment, founding_n)
+    algorithm, plan = planned(experiment, founding_n) if experiment.n else (None, None)  # before data are read
     federation = load(experiment.data, experiment.seed) if federation is None else federation
-    if federation.n != experiment.n:
+    if plan is None or algorithm is None:
+        algorithm, plan = planned(experiment, founding_n, federation.n)
+    if federation.n != plan.n:
         raise ExperimentError(
             f"the federation has {federation.n} nodes but data.clusters = '{experiment.data.clusters}' names"
             f" {experiment.n}; use federation.section as the experiment's [data]"
@@ -77,19 +79,39 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     federation = attacked(federation, experiment)
-    inputs = Inputs(federation.shape, federation.mean, federation.std)
-    return Setup(experiment, algorithm, federation, learner_of(experiment, algorithm, inputs, federation.classes), plan)
+    inputs = Inputs(federation.shape, federation.mean, federation.std, federation.scale)
+    learner = learner_of(experiment, algorithm, inputs, federation.classes)
+    _check_tokens(learner, federation)
+    return Setup(experiment, algorithm, federation, learner, plan)
 
 
-def planned(experiment: Experiment, founding_n: int | None = None) -> tuple[Algorithm[Any], Plan]:
+def _check_tokens(learner: Learner, federation: Federation) -> None:
+    """Refuse a model that knows fewer tokens than the data have."""
+    parts = [part.x for part in (federation.training.samples, *federation.tests) if len(part)]
+    if federation.scale != "tokens" or not parts:
+        return
+    largest = max(int(x.max()) for x in parts)
+    try:
+        with torch.no_grad():
+            learner.module(learner.untrained(0))(learner.inputs.blank(2, learner.dtype) + largest)
+    except Exception as error:  # of a user's own class
+        raise ExperimentError(
+            f"the model cannot take token {largest}, the largest in the data ({error}); give its embedding"
+            f" {largest + 1} rows"
+        ) from error
+
+
+def planned(experiment: Experiment, founding_n: int | None = None, n: int | None = None) -> tuple[Algorithm[Any], Plan]:
     """What a run does, as far as it follows from the experiment alone; ExperimentError where it cannot be played.
-    `founding_n`: the nodes that the run began with, where some have come or gone since."""
+    `founding_n`: the nodes that the run began with, where some have come or gone since; `n`: those that there are,
+    where the experiment leaves that to its data."""
+    n = experiment.n if n is None else n
     algorithm = with_stages(build_algorithm(experiment.algorithm), experiment)
     topology = _topology(experiment)
-    topology.check(experiment.n)
+    topology.check(n)
     fresh = algorithm.fresh if experiment.topology.fresh == "auto" else experiment.topology.fresh
     plan = Plan(
-        n=experiment.n,
+        n=n,
         seed=experiment.seed,
         rounds=experiment.training.rounds,
         every=experiment.evaluation.every,

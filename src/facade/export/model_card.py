@@ -118,14 +118,40 @@ Where `load` reads `model.pt2`, statistics are fixed. There, do the same with th
 
 
 def input_words(facts: dict[str, Any]) -> str:
-    """What the model takes; facts: shape, stored, mean, std."""
-    shape = " x ".join(map(str, facts["shape"]))
+    """What the model takes; facts: shape, stored, mean, std, and, of later runs, scale and inputs."""
+    shape, scale = " x ".join(map(str, facts["shape"])), facts.get("scale", "auto")
+    if scale == "tokens":
+        return f"rows of {shape} tokens, whole numbers from 0 on"
+    if scale != "auto":
+        kind = {1: "rows", 3: "images", 4: "volumes"}.get(len(facts["shape"]), "arrays")
+        return f"{kind} of {shape} numbers, {_SCALES[scale]}" + ("" if scale == "none" else _normalised(facts))
     if facts["stored"] != "uint8":
-        return f"rows of {shape} numbers, as they are"
+        named = f": {', '.join(facts['inputs'])}; {_COLUMNS}" if facts.get("inputs") else ", as they are"
+        return f"rows of {shape} numbers{named}"
+    if len(facts["shape"]) != 3:
+        return f"uint8 volumes of {shape}, values 0 to 255; normalisation{_normalised(facts)} of [0, 1] values"
     return (
         f"uint8 images of {shape} (channels, height, width), values 0 to 255; normalisation (mean {facts['mean']},"
         f" std {facts['std']} of [0, 1] values) is built in"
     )
+
+
+_SCALES = {
+    "none": "as they are",
+    "bits": "scaled by the range of their integer type",
+    "range": "scaled by the least and largest training value of every channel",
+    "standard": "scaled by the mean and deviation of the training values of every channel",
+}
+_COLUMNS = (
+    "numbers of a site were standardised, and gaps filled, from that site's own training rows, and so must be new ones"
+)
+
+
+def _normalised(facts: dict[str, Any]) -> str:
+    """The numbers, where there are not too many to be read."""
+    if len(facts["mean"]) > 16:
+        return " (built in)"
+    return f" (mean {facts['mean']}, std {facts['std']}; built in)"
 
 
 def _accuracies(run: History, same: Sequence[int]) -> str:

@@ -36,16 +36,28 @@ class Deployed(nn.Module):
         self.network, self.inputs, self.dtype, self.stored, self.advice = network, inputs, dtype, stored, advice
         per_channel = (-1,) + (1,) * (len(inputs.shape) - 1)
         mean, std = (torch.tensor(v, dtype=dtype).view(per_channel) for v in (inputs.mean, inputs.std))
-        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.register_buffer("scale", 1 / (inputs.unit * std), persistent=False)
         self.register_buffer("shift", mean / std, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Bytes are brought to [0, 1] and normalised; rows of floats are taken as they are."""
-        x = x.to(self.dtype)
-        return self.network(x * self.scale - self.shift if self.stored == torch.uint8 else x)  # type: ignore[no-any-return, operator]
+        """Values are normalised as in training; tokens, and rows of floats of scale "auto", are taken as they are."""
+        x = x if self.takes_tokens else x.to(self.dtype)
+        return self.network(x * self.scale - self.shift if self.normalises else x)  # type: ignore[no-any-return, operator]
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether inputs are numbers to look up."""
+        return self.inputs.scale == "tokens"
+
+    @property
+    def normalises(self) -> bool:
+        """Whether stored values are normalised."""
+        return self.inputs.normalises(self.stored)
 
     def example(self) -> Tensor:
         """Two samples of the right shape and type, for those who trace and those who compare."""
+        if self.takes_tokens:  # how many a model knows, nobody says
+            return self.inputs.blank(2, self.dtype)
         values = torch.arange(2 * math.prod(self.inputs.shape)) * 37 % 256
         return values.view(2, *self.inputs.shape).to(self.stored)
 
@@ -140,24 +152,35 @@ def _first_line(error: Exception) -> str:
 def source(model: Deployed, name: str, classes: list[str], traced: bool) -> str:
     """The text of model.py: the architecture written out; else the program model.pt2, if it could be
     `traced`; else a user's own class `name`, which must then be importable."""
-    wave = torch.linspace(-1, 1, model.example().numel(), dtype=model.dtype).view_as(model.example())
-    network = written_out(model.network, wave)
+    example = model.example()
+    wave = torch.linspace(-1, 1, example.numel(), dtype=model.dtype).view_as(example)
+    network = written_out(model.network, example if model.takes_tokens else wave)
     if network is None and not traced:
         network = _own_class(name, {"shape": model.inputs.shape, "classes": len(classes)})
     imports = {"OrderedDict(": "from collections import OrderedDict", "importlib.": "import importlib"}
     facts = {
         "advice": f"\n{textwrap.fill(model.advice, 110)}\n" if model.advice else "",
-        "what": "uint8 images" if model.stored == torch.uint8 else "rows of numbers",
+        "what": samples_in_words(model.inputs, model.stored),
         "imports": "".join(f"{line}\n" for word, line in imports.items() if network and word in network),
         "classes": repr(classes),
         "shape": repr(tuple(model.inputs.shape)),
         "mean": repr(model.inputs.mean),
         "std": repr(model.inputs.std),
         "dtype": str(model.dtype),
+        "taken": "torch.int64" if model.takes_tokens else str(model.dtype),
+        "unit": str(model.inputs.unit),
         "network": network or "",
-        "input": "x * self.scale - self.shift" if model.stored == torch.uint8 else "x",
+        "input": "x * self.scale - self.shift" if model.normalises else "x",
     }
     return Template(_HEAD + (_MODULE if network is not None else _PROGRAM)).substitute(facts)
+
+
+def samples_in_words(inputs: Inputs, stored: torch.dtype) -> str:
+    """What the samples are that a model takes."""
+    if inputs.scale == "tokens":
+        return "rows of tokens"
+    kind = {1: "rows", 3: "images", 4: "volumes"}.get(len(inputs.shape), "arrays")
+    return f"uint8 {kind}" if stored == torch.uint8 else f"{kind} of numbers"
 
 
 def written_out(module: nn.Module, x: Tensor) -> str | None:
@@ -178,7 +201,8 @@ def _computes_the_same(rebuilt: nn.Module, module: nn.Module, x: Tensor) -> bool
     weights, own = named_tensors(module), named_tensors(rebuilt)
     if {name: leaf.shape for name, leaf in weights.items()} != {name: leaf.shape for name, leaf in own.items()}:
         return False
-    copy_weights(named_tensors(rebuilt.to(x.dtype)), weights)
+    dtype = next((leaf.dtype for leaf in weights.values()), x.dtype)
+    copy_weights(named_tensors(rebuilt.to(dtype)), weights)
     with torch.no_grad():
         return torch.equal(rebuilt.eval()(x), module.eval()(x))
 
@@ -238,11 +262,11 @@ class Model(nn.Module):
         super().__init__()
         self.network = $network
         mean, std = (torch.tensor(v, dtype=$dtype).view(-1, *[1] * (len(SHAPE) - 1)) for v in (MEAN, STD))
-        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.register_buffer("scale", 1 / ($unit * std), persistent=False)
         self.register_buffer("shift", mean / std, persistent=False)
 
     def forward(self, x):
-        x = x.to($dtype)
+        x = x.to($taken)
         return self.network($input)
 
 

@@ -133,7 +133,7 @@ class Learner:
         """Of those that batch normalisation estimates from what it sees, instead of training them."""
         self.variances = frozenset(running_variances(self._template))
         """Of those running statistics that are never negative."""
-        self.outputs = rehearsal.outputs(self._template, inputs.shape, min(2, training.batch))
+        self.outputs = rehearsal.outputs(self._template, inputs.blank(2, dtype, device), min(2, training.batch))
         """How many classes the model tells apart."""
         self.executor = self._choose(executor)
         self.threads = threads or cores()
@@ -154,8 +154,7 @@ class Learner:
             raise ExperimentError("runtime.executor = 'stacked' works on the CPU in full precision; use 'looped'")
         if layers is not None and plain and (wanted == "stacked" or (wanted == "auto" and weights <= MOST_WEIGHTS)):
             return Stacked(layers, weights, self._parts, self._prepare)
-        example = torch.zeros(2, *self.inputs.shape, dtype=self.dtype, device=self.device)
-        split = find_split_point(self._template, self._parts.head, example)
+        split = find_split_point(self._template, self._parts.head, self.inputs.blank(2, self.dtype, self.device))
         return Looped(self._template, self._parts, split, self._prepare, self._bf16)
 
     def _prepare(self, x: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ class Looped(Executor):
         self.gives_features = split is not None
         self.features_once = split is not None or all(under(name, parts.head) for name in named_tensors(module))
         self._bf16 = bf16
+        self._dtype = next((t.dtype for t in named_tensors(module).values()), torch.float32)
         self._local = threading.local()
 
     def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
@@ -60,7 +61,7 @@ class Looped(Executor):
             x, y = _channels_last(batches.x[0, step]), batches.y[0, step]
             with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
                 logits = self._forward(module, x, batches.only)
-            loss = _loss(logits.to(x.dtype), y, batches.log_shares)
+            loss = _loss(logits.to(self._dtype), y, batches.log_shares)
             gradients_of_all = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
             gradients = {name: g for name, g in zip(trained, gradients_of_all, strict=True) if g is not None}
             with torch.no_grad():
@@ -92,7 +93,7 @@ class Looped(Executor):
             copy_weights(tensors, head)
             with self._precision(z.device):
                 logits = split.head(module, z.clone())  # a head may begin with an activation in place
-            scores.append(_loss(logits.to(z.dtype), y[0], log_shares))
+            scores.append(_loss(logits.to(self._dtype), y[0], log_shares))
         return torch.stack(scores).view(1, count).cpu()
 
     def features(self, core: Params, x: Tensor) -> Tensor:
@@ -115,7 +116,7 @@ class Looped(Executor):
         for part in in_chunks(x):
             ready = _channels_last(self._prepare(part))
             with self._precision(ready.device):
-                outputs.append(function(ready).to(ready.dtype))
+                outputs.append(function(ready).to(self._dtype))
         return torch.cat(outputs)
 
     def _precision(self, device: torch.device) -> torch.autocast:
@@ -131,7 +132,9 @@ class Looped(Executor):
     def _loaded(self, weights: Params) -> tuple[nn.Module, Params]:
         """This thread's module with the given weights in it, and its tensors by name."""
         if not hasattr(self._local, "module"):
-            module = copy.deepcopy(self._template).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            module = copy.deepcopy(self._template)
+            if all(leaf.dim() < 5 for leaf in (*module.parameters(), *module.buffers())):  # volumes have no such layout
+                module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self._local.module, self._local.tensors = module, named_tensors(module)
         copy_weights(self._local.tensors, weights)
         return self._local.module, self._local.tensors

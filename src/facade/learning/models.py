@@ -26,9 +26,8 @@ def _chain(core: nn.Module, head: nn.Module) -> nn.Module:
 def _image(model: str, shape: Shape, least: int) -> Shape:
     """Channels, height and width, after refusing inputs that the model cannot take."""
     if len(shape) != 3:
-        raise ExperimentError(
-            f"model '{model}' needs images but the data are rows of {prod(shape)} values; use 'mlp' or 'softmax'"
-        )
+        given = f"rows of {prod(shape)} values" if len(shape) == 1 else f"of shape {list(shape)}"
+        raise ExperimentError(f"model '{model}' needs images but the data are {given}; use 'mlp' or 'softmax'")
     if min(shape[1:]) < least:
         raise ExperimentError(
             f"model '{model}' needs images of at least {least}x{least} pixels but these have {shape[1]}x{shape[2]};"

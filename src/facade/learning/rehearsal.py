@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from facade.core import seeds
 from facade.errors import ExperimentError, FacadeError
 from facade.learning.dropout import AddressedDropout
-from facade.learning.torch_modules import named_tensors
 
 
 def new_model(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str) -> nn.Module:
@@ -31,8 +30,8 @@ def new_model(factory: Callable[[], nn.Module], dtype: torch.dtype, device: str)
         raise ExperimentError(f"the model cannot be made: {_first_line(error)}") from error
 
 
-def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
-    """How many classes the model tells apart, after a pass in training with a batch of so many and one in evaluation
+def outputs(module: nn.Module, x: Tensor, batch: int) -> int:
+    """How many classes the model tells apart, after a pass in training with so many of x [2, ...] and one in evaluation
     that show what a run could not repeat: numbers drawn from torch's own generator, averages that depend on a count
     kept outside the weights, inputs that are changed in place."""
     module = copy.deepcopy(module)
@@ -42,8 +41,6 @@ def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
                 f"model layer '{name}' is a batch normalisation with momentum=None, whose averages depend on a"
                 " count that nodes do not share; give it a momentum, such as 0.1"
             )
-    weight = next(iter(named_tensors(module).values()), torch.empty(0))
-    x = torch.zeros(2, *shape, dtype=weight.dtype, device=weight.device)
     counters = {name: buffer.clone() for name, buffer in _counters(module)}
     with seeds.global_torch(0, "template"), torch.no_grad():
         before = _generators()
@@ -55,7 +52,7 @@ def outputs(module: nn.Module, shape: tuple[int, ...], batch: int) -> int:
             raise
         except Exception as error:  # of a user's own class
             raise ExperimentError(
-                f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape {shape}:"
+                f"the model cannot take {'batches of one' if batch == 1 else 'inputs'} of shape {tuple(x.shape[1:])}:"
                 f" {_first_line(error)}"
             ) from error
         if before != _generators():

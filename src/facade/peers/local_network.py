@@ -165,7 +165,9 @@ def run(
     terms = policy, limits or Limits(linger=10)
 
     def compute(recorder: Recorder) -> Result:
-        with founded(experiment, out / "sites", *terms) as sites:
+        n = recorder.setup.federation.n  # which an experiment may leave to its data
+        for_sites = experiment if experiment.n else experiment.with_(f"data.clusters={n}")
+        with founded(for_sites, out / "sites", *terms) as sites:
             recorder.start(threads=1)
             with Processes(sites.homes) as processes:
                 _follow(processes, recorder)

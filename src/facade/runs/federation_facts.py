@@ -28,6 +28,8 @@ def federation_facts(federation: Federation) -> Row:
         "stored": str(samples.x.dtype).removeprefix("torch."),
         "mean": federation.mean,
         "std": federation.std,
+        "scale": federation.scale,
+        "inputs": [name for column in federation.columns for name in column.inputs] or None,
         "sha256": _digest(federation),
     }
 
@@ -60,5 +62,6 @@ def federation_without_samples(facts: Row) -> Federation:
         classes=facts["classes"],
         mean=facts["mean"],
         std=facts["std"],
+        scale=facts.get("scale", "auto"),
         cluster=None if facts["cluster"] is None else np.array(facts["cluster"]),
     )

@@ -56,8 +56,13 @@ class Result:
         experiment, summary = self.experiment, self.summary
         shares = ", ".join(f"{100 * share:.1f} %" for share in summary.get("clusters") or [summary["all"]])
         where = "" if self.run_dir is None else f", in {self.run_dir}"
-        size = f"{experiment.n} nodes, {experiment.training.rounds} rounds"
+        size = f"{self.n} nodes, {experiment.training.rounds} rounds"
         return f"<Result of {experiment.algorithm['name']}: {size}, accuracy {shares}{where}>"
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(next(iter(self.models.values())))
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
@@ -87,8 +92,8 @@ class Result:
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
         normalised as in training (`result.learner.inputs.prepare`)."""
-        if not 0 <= node < self.experiment.n:
-            raise IndexError(f"node {node} does not exist; nodes are 0 to {self.experiment.n - 1}")
+        if not 0 <= node < self.n:
+            raise IndexError(f"node {node} does not exist; nodes are 0 to {self.n - 1}")
         return self.learner.module(tree.rows(self.models, node))
 
 

@@ -146,7 +146,7 @@ def check_selection(select: str, jobs: Sequence[Job]) -> str:
     without = [job for job in jobs if job.experiment.data.validation == 0]
     if without:
         raise ExperimentError(f"`select` {select} needs validation data; set data.validation, such as 0.1")
-    if number in {"fair_accuracy", "gap", *GROUP_METRICS} and any(len(job.experiment.data.sizes) == 1 for job in jobs):
+    if number in {"fair_accuracy", "gap", *GROUP_METRICS} and any(len(job.experiment.data.sizes) < 2 for job in jobs):
         raise ExperimentError(f"`select` {select} needs two clusters or more; expected validation.all or alike")
     return number
 

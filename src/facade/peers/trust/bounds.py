@@ -35,8 +35,8 @@ LARGEST: dict[str, float] = {
     "limits.window": 1_000,
     "limits.quorum": 1,
     "schema.shape": 1 << 24,
-    "schema.mean": 1_000_000,
-    "schema.std": 1_000_000,
+    "schema.mean": 10**12,
+    "schema.std": 10**12,
     "experiment.seed": 2**63 - 1,
     "experiment.data.per_class": 1_000_000,
     "experiment.data.alpha": 1_000_000,
@@ -79,7 +79,18 @@ LARGEST_OTHER = 1_000_000
 
 LONGEST = {"members.certificate": 8_192, "members.next_certificate": 8_192, "experiment.topology.edges": 1 << 18}
 """Characters of texts that may be long."""
-_LENGTHS = {"members": MOST_MEMBERS, "admins": MOST_ADMINS, "schema.classes": 1_000}
+MOST_COLUMNS = 10_000
+_LENGTHS = {
+    "members": MOST_MEMBERS,
+    "admins": MOST_ADMINS,
+    "schema.classes": 1_000,
+    "schema.mean": MOST_COLUMNS,
+    "schema.std": MOST_COLUMNS,
+    "schema.columns": MOST_COLUMNS,
+    "schema.columns.categories": 1_000,
+    "experiment.data.columns": MOST_COLUMNS,
+    "experiment.data.columns.categories": 1_000,
+}
 _TABLES = ("data", "model", "algorithm", "topology", "training", "evaluation", "runtime")
 ROOT = "data"
 """What a list says of where data lie: the default, which names no place. Sites know their own."""

@@ -17,7 +17,8 @@ from facade.errors import ExperimentError
 from facade.files import store
 from facade.peers.trust import bounds, identity
 from facade.peers.trust.identity import Ask, Join
-from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, Schema, checked_list, resized
+from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, checked_list, resized
+from facade.peers.trust.schema import Schema, schema_of_data
 from facade.peers.trust.site import Settings
 
 if TYPE_CHECKING:
@@ -188,7 +189,6 @@ def schema_of(experiment: Experiment) -> Schema:
     if experiment.data.source == "given":
         raise ExperimentError(
             "data.source = 'given': the sites bring their own data, so say what they look like;"
-            " add `schema` with their classes, shape, mean and std"
+            " add `schema`, which: facade data schema writes"
         )
-    federation = load(experiment.data, experiment.seed)
-    return Schema(classes=federation.classes, shape=list(federation.shape), mean=federation.mean, std=federation.std)
+    return schema_of_data(load(experiment.data, experiment.seed))

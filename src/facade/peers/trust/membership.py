@@ -9,30 +9,22 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from facade.data.clusters import cluster_sizes
+from facade.data.clusters import UNKNOWN, cluster_sizes
 from facade.errors import ExperimentError, first_mistake
 from facade.peers.trust import bounds, identity
 from facade.peers.trust.expiry import check_date, refuse_expired
+from facade.peers.trust.schema import ListPart, Schema
 from facade.peers.trust.signatures import check_signers, good_signatures, signature
 
 PROTOCOL = 1
-LARGEST_SAMPLE = 1 << 24
-"""Values of one sample."""
-
-
-class ListPart(BaseModel):
-    """A part of the list: frozen, with no keys but its own, and finite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Limits(ListPart):
@@ -51,30 +43,6 @@ class Limits(ListPart):
     """Rounds of outgoing messages that a node keeps."""
     quorum: float = Field(0.5, ge=0, lt=1)
     """A node goes on while more than this share of the members are there, itself included; 0: always."""
-
-
-class Schema(ListPart):
-    """What all sites' data must look like."""
-
-    classes: list[str] = Field(min_length=2)
-    shape: list[Annotated[int, Field(gt=0)]]
-    """(channels, height, width) of images, or (values,) of rows."""
-    mean: list[float]
-    std: list[Annotated[float, Field(gt=0)]]
-    """Both per channel, or one number for all."""
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Schema:
-        if len(set(self.classes)) < len(self.classes):
-            raise ValueError(f"classes {self.classes} are not all different")
-        if len(self.shape) not in (1, 3):
-            raise ValueError(f"shape {self.shape} is not possible; expected [channels, height, width] or [values]")
-        if math.prod(self.shape) > LARGEST_SAMPLE:
-            raise ValueError(f"shape {self.shape} is too large; expected at most {LARGEST_SAMPLE:,} values a sample")
-        for name, numbers in (("mean", self.mean), ("std", self.std)):
-            if len(numbers) not in (1, self.shape[0]):
-                raise ValueError(f"{name} has {len(numbers)} numbers; expected 1 or {self.shape[0]}, one per channel")
-        return self
 
 
 class Member(ListPart):
@@ -149,8 +117,8 @@ class Membership(ListPart):
         """As it stands in a file. What was added to lists later is left out where it says nothing, so that earlier
         lists keep their digests."""
         described = self.model_dump(by_alias=True)
-        silent = {"required": 1, "expires": "", "goes_back": False}
-        return {key: value for key, value in described.items() if key not in silent or value != silent[key]}
+        described["schema"] = _without_silent(described["schema"], {"scale": "auto", "columns": []})
+        return _without_silent(described, {"required": 1, "expires": "", "goes_back": False})
 
     @functools.cached_property
     def content(self) -> bytes:
@@ -198,6 +166,10 @@ class Membership(ListPart):
         added = [signature(self.content, path, self.admins) for path in keys]
         new = [entry for entry in given if entry["admin"] not in {one["admin"] for one in added}] + added
         return json.dumps({"membership": self.written, "signatures": new}, indent=1) + "\n"
+
+
+def _without_silent(described: dict[str, Any], silent: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in described.items() if key not in silent or value != silent[key]}
 
 
 class SignedList(NamedTuple):
@@ -385,7 +357,7 @@ def resized(experiment: dict[str, Any], n: int) -> dict[str, Any]:
     sizes = cluster_sizes(experiment["data"]["clusters"])
     if sum(sizes) == n:
         return experiment
-    if experiment["data"]["source"] != "given":
+    if experiment["data"]["clusters"] != UNKNOWN and experiment["data"]["source"] != "given":
         raise ExperimentError(
             f"data.clusters = '{experiment['data']['clusters']}' asks for {sum(sizes)} nodes but there are {n} members;"
             " change data.clusters, or set data.source = 'given' where sites bring their own data"

@@ -20,7 +20,8 @@ from facade.errors import ExperimentError, FacadeError, first_mistake
 from facade.peers.trust import identity
 from facade.peers.trust.ceilings import Ceilings, refuse_excess
 from facade.peers.trust.identity import Ask
-from facade.peers.trust.membership import Membership, Schema, load
+from facade.peers.trust.membership import Membership, load
+from facade.peers.trust.schema import Schema, schema_of_data
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -192,7 +193,7 @@ def check_playable(site: Site, membership: Membership) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the list is played by
-            inputs = Inputs(tuple(schema.shape), schema.mean, schema.std)
+            inputs = Inputs(tuple(schema.shape), schema.mean, schema.std, schema.scale)
             algorithm, _ = setup.planned(experiment, membership.founding_size)
             setup.learner_of(experiment, algorithm, inputs, schema.classes)
     except FacadeError:
@@ -307,14 +308,24 @@ def _federation(site: Site, membership: Membership, experiment: Experiment, numb
             )
         described = f"{experiment.seed} {experiment.data.model_dump_json()}"
         whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
-        schema = Schema(classes=whole.classes, shape=list(whole.shape), mean=whole.mean, std=whole.std)
-        if schema != membership.schema_:
+        if schema_of_data(whole) != membership.schema_:
             raise ExperimentError("the data of this site are not what the membership list describes (schema)")
         rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
         return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
-    written = site.settings.data
+    written = _with_schema(site.settings.data, membership.schema_)
     dataset = site.once(json.dumps(written, default=str), lambda: _dataset(written))
     return _own_federation(dataset, membership.schema_, membership.n, number)
+
+
+def _with_schema(written: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """A site's own [data] with what all sites agreed on: how values become inputs, and the columns of tables."""
+    agreed: dict[str, Any] = {} if schema.scale == "auto" else {"scale": schema.scale}
+    if schema.columns:
+        agreed["columns"] = [column.model_dump() for column in schema.columns]
+    for key, value in agreed.items():
+        if written.get(key, value) != value:
+            raise ExperimentError(f"node.toml says data.{key} itself, but all sites agreed on another; leave it out")
+    return agreed | written
 
 
 def _dataset(written: dict[str, Any]) -> Dataset:
@@ -330,12 +341,26 @@ def _dataset(written: dict[str, Any]) -> Dataset:
 
 def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Federation:
     """A site's own data as a federation in which all others hold nothing; classes are matched by name."""
+    import torch
+
     from facade.data.federation import Federation
     from facade.data.matching import matched
     from facade.data.samples import Holdings
 
+    if dataset.columns and dataset.columns != schema.columns:
+        raise ExperimentError(
+            "the site's data are a table, but the federation did not agree on the columns of one (schema); ask the"
+            " admin to make the list with what facade data schema writes"
+        )
     own = matched(dataset, schema.classes, schema.shape, "the federation")
+    if dataset.scale != schema.scale or (schema.scale == "bits" and dataset.mean != schema.mean):
+        raise ExperimentError(
+            f"the federation agreed on values of scale '{schema.scale}' with mean {schema.mean[:3]}, but the site's are"
+            f" '{dataset.scale}' with mean {dataset.mean[:3]}; convert the site's data to the type of the others'"
+        )
     train, test = own.train, own.test
+    if own.kept_back is not None:  # nobody validates here, and the others train without such rows too
+        train = train[torch.from_numpy(~own.kept_back)]
     if not len(train) or not len(test):
         raise ExperimentError("this site's data have no training or no test samples; both are needed")
     rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
@@ -347,4 +372,6 @@ def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Fe
         schema.mean,
         schema.std,
         own_tests=True,
+        scale=schema.scale,
+        columns=schema.columns,
     )
