@@ -47,6 +47,8 @@ class Federation:
     """Whether nodes are tested on labels as they hold them: on samples of their own, or on their cluster's classes."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -137,7 +139,7 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
     if partition is natural:
         check_nodes(dataset, len(cluster))
     else:  # the source's own division is not asked for
-        dataset = dataclasses.replace(dataset, node=None, test_node=None)
+        dataset = dataclasses.replace(dataset, node=None, test_node=None, sites=None)
     views = ClusterViews(dataset, data, int(cluster.max()) + 1)
     kept_back = kept_back_rows(dataset, data.validation, seed)
     division = Division(dataset, views, cluster, kept_back)
@@ -157,4 +159,5 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         overlapping=overlapping,
         own_tests=dataset.test_node is not None or views.classes is not None,
         notes=dataset.notes,
+        sites=dataset.sites,
     )
