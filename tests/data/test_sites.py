@@ -132,6 +132,12 @@ def test_a_partition_of_another_kind_leaves_sites_aside(tmp_path):
     assert made.n == 5
 
 
+def test_domains_can_be_mixed_and_divided_by_another_partition(tmp_path):
+    site_makers.write_surf(tmp_path)
+    made = federation(tmp_path, "office-caltech10-surf", "3:1", partition="stratified")
+    assert (made.n, made.sites, set(held(made))) == (4, None, {30})
+
+
 def refused(root, source, clusters, words):
     with pytest.raises(DataError, match=words):
         federation(root, source, clusters)
@@ -171,6 +177,10 @@ def test_images_that_do_not_belong_are_named(tmp_path):
     site_makers.write_pacs(tmp_path)
     save(tmp_path / "PACS" / "photo" / "cat" / "pic_001.jpg", picture(1))
     refused(tmp_path, "pacs", "1:1:1:1", "has images in photo/cat, which PACS does not have; remove them")
+    (tmp_path / "PACS" / "photo" / "dog" / "away.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    refused(
+        tmp_path, "pacs", "1:1:1:1", r"away.jpg cannot be read \(No such file or directory\); fetch it or remove it"
+    )
     shutil.rmtree(tmp_path / "PACS" / "photo")
     refused(tmp_path, "pacs", "1:1:1:1", "has no images in photo/dog; complete it")
 

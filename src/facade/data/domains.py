@@ -134,5 +134,8 @@ def _in_folder(place: Path, base: str) -> Iterator[File]:
         for name in names:
             if name.lower().endswith(_IMAGES) and not name.startswith("."):
                 path = Path(folder) / name
-                stat = path.stat()
+                try:
+                    stat = path.stat()
+                except OSError as error:  # a link to nowhere, say
+                    raise DataError(f"{path} cannot be read ({error.strerror}); fetch it or remove it") from None
                 yield File(str(path), f"{base}/{path.relative_to(place).as_posix()}", stat.st_size, stat.st_mtime_ns)

@@ -61,7 +61,7 @@ class Sites:
 
     def _nodes(self, data: DataSection, seed: int) -> tuple[Ids, list[str]]:
         """[N] the node that holds each sample, and the names of the nodes."""
-        if not self.domains:
+        if not self.domains or data.partition != "natural":
             return self.site, self.names
         parts = data.sizes
         if len(parts) != len(self.names):

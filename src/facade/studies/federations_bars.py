@@ -20,14 +20,15 @@ def bars(study: FederationRuns) -> str:
 def _landmine(study: FederationRuns) -> Iterator[Bar]:
     new, el, alone = (study.chosen("landmine", method) for method in (NAME, "EL", "alone"))
     above_el, above_alone = gains(new, el), gains(new, alone)
+    if not above_el:
+        return
     for g, (group, least) in enumerate((("foliated", 86.0), ("bare", 67.5))):
         mean = average(chosen.groups[g] for chosen in new)
         yield Bar(f"land mines, {group}: AUC {least:g}", f"{mean:.1f}", mean >= least)
-        if above_el:
-            met = above_el[g].mean >= 3 and above_el[g].above_zero
-            yield Bar(f"land mines, {group}: 3 points above EL, interval above zero", str(above_el[g]), met)
-            asked = f"land mines, {group}: not below training alone"
-            yield Bar(asked, str(above_alone[g]), above_alone[g].mean >= 0)
+        met = above_el[g].mean >= 3 and above_el[g].above_zero
+        yield Bar(f"land mines, {group}: 3 points above EL, interval above zero", str(above_el[g]), met)
+        asked = f"land mines, {group}: not below training alone"
+        yield Bar(asked, str(above_alone[g]), above_alone[g].mean >= 0)
 
 
 def _heart(study: FederationRuns) -> Iterator[Bar]:

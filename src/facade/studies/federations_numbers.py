@@ -16,7 +16,7 @@ from facade.studies.numbers import average
 
 
 class ChosenRun(NamedTuple):
-    """The run of one split, with the rate that did best on the validation samples of its sites."""
+    """The run of one split, with the rate that validation chose."""
 
     run: KeptRun
     rate: float
@@ -54,18 +54,20 @@ class FederationRuns:
         self.kept = kept
 
     def chosen(self, name: str, method: str) -> list[ChosenRun]:
-        """Of every split the run that a method is judged by; splits that lack a rate are left out."""
-        rates = federations.FEDERATIONS[name].rates
-        by_split: dict[int, list[ChosenRun]] = {}
-        for rate in rates:
-            for run in self.kept.runs(federations.case_of(name, method, rate)):
-                by_split.setdefault(run.seed, []).append(ChosenRun(run, rate))
-        complete = [tried for _, tried in sorted(by_split.items()) if len(tried) == len(rates)]
-        return [max(tried, key=_validated) for tried in complete]
+        """The runs that a method is judged by, one for every split: those with the rate that is best on the validation
+        samples of all sites and splits. Nothing as long as a run is missing."""
+        known = federations.FEDERATIONS[name]
+        tried = [
+            [ChosenRun(run, rate) for run in self.kept.runs(federations.case_of(name, method, rate))]
+            for rate in known.rates
+        ]
+        if any(len(runs) < len(known.splits) for runs in tried):
+            return []
+        return max(tried, key=lambda runs: average(map(_validated, runs)))
 
 
 def _validated(tried: ChosenRun) -> float:
-    """Of a run that diverged nothing is known, and it is not chosen."""
+    """The mean over sites; of a run that diverged nothing is known, and its rate is not to be chosen."""
     return -1.0 if tried.run.diverged else _mean(tried.run.validated)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from facade.paper.reproduction_tables import table
-from facade.studies.federations import FEDERATIONS, METHODS
+from facade.studies.federations import FEDERATIONS
 from facade.studies.federations_bars import NAME, bars, harms
 from facade.studies.federations_numbers import FederationRuns, gains, who_found_whom, worst_gain
 from facade.studies.kept_lines import KeptLines
@@ -30,7 +28,7 @@ def _harms(study: FederationRuns) -> str:
 
 def _federation(study: FederationRuns, name: str) -> list[str]:
     known = FEDERATIONS[name]
-    runs = {method: chosen for method in METHODS if (chosen := study.chosen(name, method))}
+    runs = {method: chosen for method in known.methods if (chosen := study.chosen(name, method))}
     if NAME not in runs:
         return ["Not computed yet."]
     measures = [
@@ -39,7 +37,7 @@ def _federation(study: FederationRuns, name: str) -> list[str]:
             *(interval(each.groups[g] for each in chosen) for g in range(len(known.groups))),
             interval(each.all for each in chosen),
             interval(each.worst_site for each in chosen),
-            _rates([each.rate for each in chosen]),
+            f"{chosen[0].rate:g}",
         ]
         for method, chosen in runs.items()
     ]
@@ -49,22 +47,17 @@ def _federation(study: FederationRuns, name: str) -> list[str]:
             each = [*gains(runs[method], runs[rival]), worst_gain(runs[method], runs[rival])]
             above.append([f"{method} above {rival}", *map(str, each)])
     return [
-        table(["", *known.groups, "all sites", "worst site", "rates chosen"], measures),
+        table(["", *known.groups, "all sites", "worst site", "rate"], measures),
         table(["points, split by split", *known.groups, f"worst {_KIND.get(name, 'domain')}"], above),
         _found(study, name),
     ]
-
-
-def _rates(rates: list[float]) -> str:
-    """How often each was chosen."""
-    return ", ".join(f"{rate:g}: {count}" for rate, count in sorted(Counter(rates).items()))
 
 
 def _found(study: FederationRuns, name: str) -> str:
     """Who shares a head with whom, by method."""
     lines = [
         [method, words, f"{count} of {len(chosen)}", f"{strays:.1f}"]
-        for method in METHODS
+        for method in FEDERATIONS[name].methods
         if (chosen := study.chosen(name, method))
         for words, count, strays in who_found_whom(chosen, FEDERATIONS[name].groups)
     ]
@@ -83,14 +76,16 @@ what is missing and draws the page, `--long` the runs on images, too, which take
 go](data.md#real-federations)).
 
 Each split divides every site's samples anew in training, validation and test; a site is tested on its own samples.
-All methods train alike and choose among the same three learning rates, split by split, by the mean over sites on
+All methods train alike and choose among the same three learning rates by the mean over sites and splits on
 validation samples. Numbers are per cent: the area under the ROC curve (AUC) where there are two classes, else
 accuracy, with 95 % intervals over splits (Student's t); differences are taken split by split. Designs were chosen on
 seeds 101 to 105, and are read here on seeds 1 to 10 (images: 1 to 3).
 
-"FACADE" is the method as published (`seeding = "none"`). "class-means" is the default seeding, told how many heads
-there may be, and "auto" finds that number itself; both ask whether heads are worth it and share one head, as EL does,
-where they find they are not.
+"FACADE" starts its heads as far apart as nodes can make them (`seeding = "farthest"`), "as published" by chance
+(`"none"`). "class-means" is the default, which groups nodes by looks, told how many heads there may be, and "auto"
+finds that number itself; both ask whether heads are worth it and share one head, as EL does, where they find they are
+not.
+Grids, rounds and heads are those of the experiments of the same names.
 
 ## Where FACADE does not help
 
