@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from facade.data.arrays import scale
 from facade.data.decoded import CACHE, Decoding, File, decoded
 from facade.data.errors import DataError
 from facade.data.matlab import DOMAINS, OBJECTS
@@ -103,7 +102,7 @@ def _sites(kind: _Kind, data: DataSection, place: Path, files: Iterator[File]) -
     x, notes = decoded(every, Decoding(data.size, 3), Path(data.root) / CACHE)
     site = np.repeat(np.repeat(np.arange(len(kind.domains)), len(kind.classes)), counts)
     labels = np.repeat(np.tile(np.arange(len(kind.classes)), len(kind.domains)), counts)
-    half = scale(x)
+    half = [0.5] * 3
     names, classes = list(kind.domains), list(kind.classes)
     return Sites(as_they_are(x), labels, site, names, classes, half, half, domains=True, notes=notes)
 

@@ -10,12 +10,13 @@ from facade.studies.kept_lines import KeptLines
 from facade.studies.numbers import interval
 
 _RIVALS = ("alone", "EL")
+_WITH_HEADS = ("FACADE", "as published", "class-means", "auto")
 
 
 def drawn(kept: KeptLines) -> str:
     """The whole page."""
     study = FederationRuns(kept)
-    parts = [_HEAD, _harms(study), _BARS, bars(study)]
+    parts = [_HEAD, _harms(study), _NO_GROUPS, _no_groups(study), _BARS, bars(study)]
     for name, says in _SECTIONS.items():
         parts += [says, *_federation(study, name)]
     return "\n\n".join(part.strip() for part in [*parts, _END]) + "\n"
@@ -24,6 +25,19 @@ def drawn(kept: KeptLines) -> str:
 def _harms(study: FederationRuns) -> str:
     lines = harms(study)
     return table(["federation", "sites", "against", "points"], lines) if lines else "Nowhere, in the mean over splits."
+
+
+def _no_groups(study: FederationRuns) -> str:
+    """In how many splits all sites share one head."""
+    lines = []
+    for name, known in FEDERATIONS.items():
+        cells = []
+        for method in _WITH_HEADS:
+            chosen = study.chosen(name, method) if method in known.methods else []
+            cells.append(f"{sum(each.run.heads == 1 for each in chosen)} of {len(chosen)}" if chosen else "-")
+        if set(cells) != {"-"}:
+            lines.append([name, *cells])
+    return table(["splits in which all sites share one head", *_WITH_HEADS], lines)
 
 
 def _federation(study: FederationRuns, name: str) -> list[str]:
@@ -91,6 +105,10 @@ Grids, rounds and heads are those of the experiments of the same names.
 
 Groups of sites that get less from FACADE, in the mean over splits, than from training alone or from EL:
 """
+_NO_GROUPS = """
+The default, class-means, finds groups by looks, and gives heads up that it finds not to be worth it. Where all sites
+share one head, FACADE is EL:
+"""
 _BARS = """
 ## What it had to show
 """
@@ -105,7 +123,7 @@ which.
 ### Land mines without weight decay
 
 The same without weight decay, which suits EL better: a shared model that may grow large tells the two kinds of ground
-apart by itself.
+apart by itself. Splits 1 to 5.
 """,
     "heart-disease": """
 ## Heart disease
