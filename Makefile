@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format attack bench paper-quick reproduction reproduction-page heterogeneity robustness clean
+.PHONY: demo test coverage check format attack bench paper-quick reproduction reproduction-page heterogeneity robustness federations clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -41,6 +41,11 @@ heterogeneity: .venv/installed
 # Where some nodes attack: some 50 minutes on two cores; with CIFAR=--cifar an hour more.
 robustness: .venv/installed
 	$(BIN)/facade study robustness --data $(DATA) $(CIFAR)
+
+# Real sites: some minutes on rows; with LONG=--long some hours on images.
+LONG ?=
+federations: .venv/installed
+	$(BIN)/facade study federations --data $(DATA) $(LONG)
 
 check: .venv/installed-check
 	$(BIN)/ruff check .

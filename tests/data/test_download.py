@@ -14,6 +14,7 @@ from data import makers
 from facade.data import download
 from facade.data.download import Remote, get, unpack
 from facade.data.errors import DataError
+from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
 
 CONTENT = bytes(range(256)) * 5000
@@ -263,3 +264,25 @@ def test_an_archive_of_something_else_is_refused(tmp_path):
     with pytest.raises(DataError, match="holds no folder set"):
         unpack(path, "set")
     assert os.listdir(tmp_path) == ["set.tgz"]
+
+
+def test_what_a_person_has_to_fetch_is_said_with_its_place(tmp_path):
+    with pytest.raises(DataError, match=r"heart-disease has no address .*archive.ics.uci.edu.* put it at .*se.zip"):
+        get("heart-disease", tmp_path)
+
+
+def test_what_a_person_put_there_is_found_and_checked_as_far_as_it_is_known(tmp_path, monkeypatch):
+    (tmp_path / "PACS").mkdir()
+    assert get("pacs", tmp_path) == tmp_path / "PACS"
+    (tmp_path / "LandmineData.mat").write_bytes(CONTENT)
+    with pytest.raises(DataError, match=r"LandmineData.mat has MD5 .* was published: damaged or another file; get it"):
+        get("landmine", tmp_path)
+    sums = {"LandmineData.mat": hashlib.md5(CONTENT).hexdigest()}
+    monkeypatch.setitem(download.BY_HAND, "landmine", download.ByHand("nobody", ["LandmineData.mat"], sums))
+    assert get("landmine", tmp_path) == tmp_path / "LandmineData.mat"
+
+
+def test_every_place_named_for_files_put_by_hand_is_read(tmp_path):
+    for name, known in download.BY_HAND.items():
+        with pytest.raises(DataError, match=known.places[0].partition(".")[0].replace("+", r"\+")):
+            SOURCES[name](makers.data(tmp_path, name, clusters="1:1:1:1"))

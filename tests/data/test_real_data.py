@@ -119,3 +119,24 @@ def test_a_few_rounds_on_real_data_run():
     grades = np.bincount(federation("npz", "3:1", path="retinamnist.npz").tests[0].y).tolist()
     for row in result.rows:
         assert row["kind"] == "round" or np.sum(row["confusion"], 1).tolist() == grades
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "clusters", "rows", "ill"),
+    [
+        ("landmine", "LandmineData.mat", "15:14", [690, 445], 904),
+        ("heart-disease", "heart-disease", "4", [303, 294, 123, 200], 509),
+        ("office-caltech10-surf", "office-caltech10-surf", "1:1:1:1", [958, 1123, 157, 295], None),
+        ("office-caltech10", "office_caltech10_64.zip", "1:1:1:1", [958, 1123, 157, 295], None),
+        ("pacs", "pacs64.zip", "1:1:1:1", [2048, 2344, 1670, 3929], None),
+    ],
+)
+def test_real_federations_have_their_published_sizes(source, place, clusters, rows, ill):
+    if not (ROOT / place).exists():
+        pytest.skip(f"{place} is not in {ROOT}; set FACADE_DATA")
+    made = federation(source, clusters, skew="none", partition="natural", size=16)
+    held = [len(train) + len(test) for train, test in zip(made.training.rows, made.tests, strict=True)]
+    assert (held if len(rows) == made.n else [max(held), min(held)]) == rows
+    positive = int(made.training.samples.y.sum()) + sum(int(test.y.sum()) for test in made.tests)
+    assert ill is None or positive == ill
+    assert made.sites is not None

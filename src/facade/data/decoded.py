@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import logging
 import os
 import warnings
+import zipfile
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -63,6 +66,8 @@ class File:
     size: int
     time: int
     """Of the last change, in nanoseconds."""
+    archive: zipfile.ZipFile | None = None
+    """The opened archive in which `path` lies; None: it lies in a folder."""
 
 
 class Decoded(NamedTuple):
@@ -178,11 +183,12 @@ def is_image(path: str) -> bool:
 @contextlib.contextmanager
 def _open(file: File) -> Iterator[Image.Image]:
     try:
-        with Image.open(file.path) as image:
+        source = file.path if file.archive is None else io.BytesIO(file.archive.read(file.path))
+        with Image.open(source) as image:
             yield image
     except UnidentifiedImageError:
         raise DataError(f"{file.path} is not an image; a class folder may hold image files only: remove it") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{file.path} cannot be decoded ({error}); replace or remove it") from None
 
 

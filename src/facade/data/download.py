@@ -13,8 +13,8 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -71,18 +71,57 @@ REMOTES: dict[str, Remote] = {
 }
 
 
+@dataclass(frozen=True)
+class ByHand:
+    """A data set that a person has to fetch: no address that lasts offers it with a published checksum."""
+
+    origin: str
+    places: Sequence[str]
+    """Files and folders below the data root from which it is read, the usual one first."""
+    md5: Mapping[str, str] = field(default_factory=dict)
+    """Of files as their authors made them, by their place below the data root."""
+
+
+BY_HAND: dict[str, ByHand] = {
+    "landmine": ByHand(
+        "Xue et al., JMLR 2007",
+        ["LandmineData.mat"],
+        {"LandmineData.mat": "8e9e5085f3f98600141b26c0e1376ee9"},
+    ),
+    "heart-disease": ByHand(
+        "https://archive.ics.uci.edu/dataset/45/heart+disease", ["heart+disease.zip", "heart-disease"]
+    ),
+    "pacs": ByHand("Li et al., ICCV 2017", ["PACS", "PACS.zip", "pacs64.zip"]),
+    "office-caltech10": ByHand(
+        "Gong et al., CVPR 2012", ["office-caltech10", "office_caltech_10.zip", "office_caltech10_64.zip"]
+    ),
+    "office-caltech10-surf": ByHand(
+        "Gong et al., CVPR 2012",
+        ["office-caltech10-surf"],
+        {
+            "office-caltech10-surf/amazon.mat": "d362bbbe78ddb296a666ee141ca68622",
+            "office-caltech10-surf/caltech10.mat": "03c3afa06c8a62fb325aa7b5ed96e187",
+            "office-caltech10-surf/dslr.mat": "8ec02aff59c1874338cc6618b4d23bd5",
+            "office-caltech10-surf/webcam.mat": "6c2d9234165768e8adcd3bdfe068a871",
+        },
+    ),
+}
+
+
 def get(name: str, root: Path, report: Report = lambda done, total: None) -> Path:
     """Fetch a data set into `root` unless it is there; the file or folder it is read from. An
     interrupted transfer goes on where it stopped."""
+    if name in BY_HAND:
+        return _put_by_hand(name, BY_HAND[name], root)
     if name not in REMOTES:
-        raise unknown("data set to download", name, REMOTES)
+        raise unknown("data set to download", name, {**REMOTES, **BY_HAND})
     remote = REMOTES[name]
     target = root / remote.file
     if remote.folder is not None and (root / remote.folder).is_dir():
         return root / remote.folder
     try:
         if target.exists():
-            _check(target, remote, "remove it and try again")
+            _check(target, remote.md5, "remove it and try again")
         else:
             _fetch(remote, target, report)
         if remote.folder is None:
@@ -90,6 +129,20 @@ def get(name: str, root: Path, report: Report = lambda done, total: None) -> Pat
         return unpack(target, remote.folder)
     except OSError as error:  # the disk's troubles; the network's are dealt with where they arise
         raise DataError(f"{root} cannot be written: {error.strerror or error}; choose another `root`") from None
+
+
+def _put_by_hand(name: str, known: ByHand, root: Path) -> Path:
+    """Where a data set lies that somebody put there; its files are checked as far as their checksums are known."""
+    place = next((root / place for place in known.places if (root / place).exists()), None)
+    if place is None:
+        raise DataError(
+            f"{name} has no address to download it from: get it from its authors ({known.origin}) and put it at"
+            f" {root / known.places[0]}; docs/data.md says what lies there"
+        )
+    for file, md5 in known.md5.items():
+        if (root / file).exists():
+            _check(root / file, md5, "get it again")
+    return place
 
 
 def _fetch(remote: Remote, target: Path, report: Report) -> None:
@@ -106,7 +159,7 @@ def _fetch(remote: Remote, target: Path, report: Report) -> None:
                 f" or fetch it elsewhere and put it at {target}"
             ) from None
         try:
-            _check(part, remote, "the copy was removed: try again")
+            _check(part, remote.md5, "the copy was removed: try again")
         except DataError:
             part.unlink()
             raise
@@ -154,14 +207,14 @@ def _open_alone(part: Path, have: int, opened: contextlib.ExitStack) -> BinaryIO
     return file
 
 
-def _check(path: Path, remote: Remote, remedy: str) -> None:
+def _check(path: Path, md5: str, remedy: str) -> None:
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
-    if digest.hexdigest() != remote.md5:
+    if digest.hexdigest() != md5:
         raise DataError(
-            f"{path} has MD5 {digest.hexdigest()} where {remote.md5} was published: damaged or another file; {remedy}"
+            f"{path} has MD5 {digest.hexdigest()} where {md5} was published: damaged or another file; {remedy}"
         )
 
 

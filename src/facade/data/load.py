@@ -17,6 +17,7 @@ from facade.data.named import named
 from facade.data.samples import Dataset, Labelled
 from facade.data.scales import scaled
 from facade.data.section import DataSection
+from facade.data.sites import Sites
 from facade.data.sources import SOURCES
 from facade.errors import ExperimentError
 
@@ -24,7 +25,7 @@ from facade.errors import ExperimentError
 def load(data: DataSection, seed: int) -> Federation:
     """The federation an experiment asks for. The split depends on data and seed alone, so every
     algorithm of a comparison gets the same one."""
-    dataset = read(data)
+    dataset = read(data, seed)
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
     federation = federate(dataset, data, seed, _cluster(dataset, data))
@@ -56,9 +57,12 @@ def _cluster(dataset: Dataset, data: DataSection) -> Ids:
     return known
 
 
-def read(data: DataSection) -> Dataset:
-    """The data set that a section names, undivided. Whoever calls owns it."""
+def read(data: DataSection, seed: int = 0) -> Dataset:
+    """The data set that a section names, undivided. Whoever calls owns it. Of real sites whose samples are not divided
+    in training and test by their files, the seed does it."""
     dataset = named("dataset", data.source, SOURCES)(data)
+    if isinstance(dataset, Sites):
+        dataset = dataset.divided(data, seed)
     if not isinstance(dataset, Dataset):
         raise ExperimentError(f"dataset '{data.source}' returned {type(dataset).__name__}; expected a facade Dataset")
     if is_foreign(data.source):  # a user's function, which may keep what it returned

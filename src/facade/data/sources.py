@@ -10,15 +10,19 @@ import torch
 
 from facade.core import seeds
 from facade.data.cifar import cifar10
+from facade.data.domains import office_caltech10, pacs
 from facade.data.folders import flickr_mammals, folder, imagenette
+from facade.data.heart_disease import heart_disease
+from facade.data.matlab import landmine, office_caltech10_surf
 from facade.data.npz import npz
 from facade.data.samples import Dataset, Labelled
 from facade.data.section import DataSection
+from facade.data.sites import Sites
 from facade.data.synthetic import synthetic
 from facade.data.tables import csv, parquet
 from facade.errors import ExperimentError
 
-Source = Callable[["DataSection"], Dataset]
+Source = Callable[["DataSection"], Dataset | Sites]
 
 
 def digits(data: DataSection) -> Dataset:
@@ -55,6 +59,11 @@ SOURCES: dict[str, Source] = {
     "cifar10": cifar10,
     "imagenette": imagenette,
     "flickr-mammals": flickr_mammals,
+    "landmine": landmine,
+    "heart-disease": heart_disease,
+    "pacs": pacs,
+    "office-caltech10": office_caltech10,
+    "office-caltech10-surf": office_caltech10_surf,
     "folder": folder,
     "npz": npz,
     "csv": csv,

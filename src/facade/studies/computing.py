@@ -17,6 +17,7 @@ from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.runtimes.run import run
 from facade.studies.kept_lines import Case, KeptLines, diverged_line, line_of, of_guard_and_attack
+from facade.studies.site_measures import of_sites
 
 SECONDS_BETWEEN_WRITES = 20.0
 
@@ -62,7 +63,7 @@ def _line(case: Case, seed: int, root: str) -> Row:
     rounds = [row for row in result.rows if row["kind"] == "round"]
     last = [row for row in rounds if row["round"] == experiment.training.rounds]
     line = line_of(case, seed, result.summary, finals, last, cluster)
-    return line | of_guard_and_attack(case, finals, rounds)
+    return line | of_guard_and_attack(case, finals, rounds) | of_sites(federation, result, finals)
 
 
 def experiment_of(case: Case, seed: int, root: str) -> Experiment:

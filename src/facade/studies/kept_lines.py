@@ -66,6 +66,10 @@ class KeptRun:
     """Share of the samples with a backdoor's trigger that honest nodes take for its target; None without one."""
     diverged: bool = False
     """Whether the run came to no end; its accuracies are those of guessing."""
+    measured: list[float | None] = field(default_factory=list)
+    """[n] of real sites, how well each does on its own test samples (`site_measures`)."""
+    validated: list[float | None] = field(default_factory=list)
+    """[n] and on those that it kept back."""
 
     @property
     def honest(self) -> NDArray[np.bool_]:
@@ -192,4 +196,6 @@ def _kept_run(line: Row) -> KeptRun:
         line.get("gates_closed"),
         line.get("triggered"),
         line.get("diverged", False),
+        line.get("measured", []),
+        line.get("validated", []),
     )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from facade.studies import heterogeneity, heterogeneity_page, robustness, robustness_page
+from facade.studies import (
+    federations,
+    federations_page,
+    heterogeneity,
+    heterogeneity_page,
+    robustness,
+    robustness_page,
+)
 from facade.studies.kept_lines import Case, KeptLines
 
 
@@ -14,12 +21,13 @@ class Study(NamedTuple):
 
     cases: Callable[[], list[Case]]
     long_cases: Callable[[], list[Case]]
-    """Those on CIFAR-10, which take minutes a run."""
+    """Those on CIFAR-10, or on other images, which take minutes a run."""
     page: Callable[[KeptLines], str]
     """The page, from what is kept and from nothing else."""
 
 
 STUDIES = {
+    "federations": Study(federations.cases, federations.image_cases, federations_page.drawn),
     "heterogeneity": Study(heterogeneity.cases, heterogeneity.cifar_cases, heterogeneity_page.drawn),
     "robustness": Study(robustness.cases, robustness.cifar_cases, robustness_page.drawn),
 }
