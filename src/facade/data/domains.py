@@ -99,7 +99,7 @@ def _sites(kind: _Kind, data: DataSection, place: Path, files: Iterator[File]) -
             raise DataError(f"{place} has images in {domain}/{name}, which {kind.title} does not have; remove them")
     counts = [len(found[key]) for key in wanted]
     every = [file for key in wanted for file in sorted(found[key], key=lambda file: file.name)]
-    x, notes = decoded(every, Decoding(data.size, 3), Path(data.root) / CACHE)
+    x, _, notes = decoded(every, Decoding(data.size, 3), Path(data.root) / CACHE)
     site = np.repeat(np.repeat(np.arange(len(kind.domains)), len(kind.classes)), counts)
     labels = np.repeat(np.tile(np.arange(len(kind.classes)), len(kind.domains)), counts)
     half = [0.5] * 3
