@@ -33,6 +33,7 @@ from facade.runs.federation_facts import federation_without_samples
 from facade.runs.honest_nodes import of_honest
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import survey_of
+from facade.runs.training_facts import mean_train_loss, training_facts
 
 _ALIKE = 0.01
 """Heads whose losses differ by less than this share of them count as alike."""
@@ -111,6 +112,7 @@ def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = 
     every: list[Row] = []
     last: list[Row] = []
     one_node: list[Row] = []
+    losses: list[float | None] = []
     heard, first = 0, min(set(range(len(bad) + 1)).difference(bad))
     left_out = frozenset(bad)
     for row in rows:
@@ -121,14 +123,17 @@ def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = 
             if row["node"] == first and "heads_found" in row:
                 one_node.append({name: row[name] for name in ("round", "heads_found", "heads_worth")})
             if last and last[0]["round"] != row["round"]:
+                losses.append(mean_train_loss(last))
                 last = []
             last.append(row)
+    losses.append(mean_train_loss(last))
     finals = list(of_honest(every, bad))
     of_finals = None if cluster is None else cluster[[row["node"] for row in finals]]
     return (
         judge(every, cluster, bad)
         | under_other_prior(finals, of_finals)
         | health_of_heads(last)
+        | training_facts(losses, len(finals[0]["confusion"]))
         | ({} if (survey := survey_of(one_node)) is None else {"survey": dataclasses.asdict(survey)})
         | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
     )
