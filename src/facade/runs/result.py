@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors import SafetensorError
@@ -30,10 +31,14 @@ from facade.files import seals
 from facade.learning.learner import Learner
 from facade.runs.environment import CODE, changed_code, environments
 from facade.runs.federation_facts import federation_without_samples
+from facade.runs.frames import evaluation_frame
 from facade.runs.honest_nodes import of_honest
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import survey_of
 from facade.runs.training_facts import mean_train_loss, training_facts
+
+if TYPE_CHECKING:
+    import pandas
 
 _ALIKE = 0.01
 """Heads whose losses differ by less than this share of them count as alike."""
@@ -52,6 +57,8 @@ class Result:
     """[n, ...] the deployed model of every node."""
     learner: Learner
     run_dir: Path | None = None
+    cluster: Counts | None = None
+    """[n] the cluster of every node, where it is known."""
 
     def __repr__(self) -> str:
         experiment, summary = self.experiment, self.summary
@@ -83,7 +90,15 @@ class Result:
             warnings.warn(f"the code that {path} was computed with is not what is here now ({changed})", stacklevel=2)
         summary = directory.read("result.json")
         models = _models(directory, summary)
-        return cls(experiment, directory.rows, summary, models, learner, directory.path)
+        cluster = directory.read("federation.json")["cluster"]
+        known = None if cluster is None else np.array(cluster)
+        return cls(experiment, directory.rows, summary, models, learner, directory.path, known)
+
+    def frame(self) -> pandas.DataFrame:
+        """A pandas DataFrame with one row per node and evaluation: algorithm, seed, round, final (after the final
+        exchange), node, cluster, accuracy, loss and, where there are such, choice and those of validation data."""
+        about = {"algorithm": self.experiment.algorithm["name"], "seed": self.experiment.seed}
+        return evaluation_frame(self.rows, about, self.cluster)
 
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
