@@ -147,8 +147,8 @@ def flips() -> Outcome:
     """One changed bit at a time."""
     sys.path.insert(0, str(ROOT / "tests"))
     from facade import run
-    from facade.peers.flipped_sites import use_finished_site, use_site
     from facade.testing.flips import places, try_flips, use_finished_run, use_stopped_run
+    from peers.flipped_sites import use_finished_site, use_site
     from peers.test_flips import stopped_and_finished_sites
     from results.conftest import tiny
     from runs import stopped

@@ -116,6 +116,7 @@ def test_heads_of_nodes_with_other_classes_are_not_on_trial():
     assert (after.seeding.shares > 0).sum(1).tolist() == [2] * 12
 
 
+@pytest.mark.filterwarnings("ignore:training.batch = 8 is more than")
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
 def test_classes_that_chance_divided_decide_nothing(alpha):
     _, posts = states(surveyed("12:4", "data.partition=dirichlet", f"data.alpha={alpha}"), 8)

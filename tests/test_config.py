@@ -10,6 +10,7 @@ from experiments import written
 from facade import Experiment, ExperimentError
 from facade.algorithms import ALGORITHMS
 from facade.algorithms.el import EL
+from facade.experiment.algorithm_table import build_algorithm
 from facade.experiment.decisive_settings import ADDED_LATER, decisive_settings
 
 DIGITS = {"data": {"source": "digits", "clusters": "30:2"}}
@@ -177,7 +178,7 @@ BAD = {
     "training.rounds=0": "training.rounds = 0 is not possible",
     "network.loss=1.5": "network.loss = 1.5 is not possible",
     "algorithm.heads=0": "heads = 0",
-    "algorithm.heads=three": "parse string as an integer, or input should be 'auto'",
+    "algorithm.heads=three": "input should be a valid integer, or input should be 'auto'",
     "algorithm.scoring=none": "algorithm.scoring = 'none' is not possible",
     "seed=-1": "seed = -1 is not possible",
     "nonsense": "expected section.key=value",
@@ -195,6 +196,21 @@ BAD = {
     "data.threads=1": "unknown key 'data.threads'; known: data.",
     "model.head=[]": "model.head = [] is not possible",
     "model.head=[1]": "model.head = [1] is not possible: input should be a valid string",
+    "training.batch=true": "training.batch = true is not possible: input should be a valid integer",
+    'training.rounds="20"': "training.rounds = '20' is not possible: input should be a valid integer",
+    "training.rounds=20.0": "training.rounds = 20.0 is not possible: input should be a valid integer",
+    'training.lr="0.1"': "training.lr = '0.1' is not possible: input should be a valid number",
+    "training.nesterov=1": "training.nesterov = 1 is not possible: input should be a valid boolean",
+    "network.loss=false": "network.loss = false is not possible: input should be a valid number",
+    "attack.nodes=[true]": "input should be a valid integer",
+    "data.clusters=true": "data.clusters = true is not possible: input should be a valid string",
+    "algorithm.heads=true": "algorithm.heads = true is not possible: input should be a valid integer",
+    'algorithm.warmup="3"': "algorithm.warmup = '3' is not possible: input should be a valid integer",
+    "algorithm.all_reduce=1": "algorithm.all_reduce = 1 is not possible: input should be a valid boolean",
+    'name="../../x"': "'../../x' cannot be the name of a directory; expected 1 to 100 characters, none of them / or",
+    'name=".."': "'..' cannot be the name of a directory",
+    'name=""': "'' cannot be the name of a directory",
+    'name="C:\\\\x"': "cannot be the name of a directory",
 }
 
 
@@ -204,6 +220,31 @@ def test_bad_settings_are_refused_with_a_sentence(setting):
         Experiment.of(DIGITS, [setting])
     assert BAD[setting] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("setting", "path"), [("training.lr=1", ("training", "lr")), ("seed=3", ("seed",))])
+def test_a_whole_number_is_a_number(setting, path):
+    value = Experiment.of(DIGITS, [setting]).model_dump()
+    for key in path:
+        value = value[key]
+    assert value == int(setting.partition("=")[2])
+
+
+@pytest.mark.parametrize("name", ["ward-7", "Station 3 (neu)", "été", "a.b", "x" * 100])
+def test_what_a_directory_may_be_called_is_a_name(name):
+    assert Experiment.of(DIGITS | {"name": name}).name == name
+
+
+@dataclass(frozen=True)
+class Listed(EL):
+    """An algorithm of one's own, with a field that TOML has no type for."""
+
+    layers: tuple[int, ...] = ()
+
+
+def test_a_list_may_become_a_tuple_in_an_algorithm_of_ones_own():
+    experiment = Experiment.of(DIGITS | {"algorithm": {"name": "test_config:Listed", "layers": [1, 2]}})
+    assert build_algorithm(experiment.algorithm).layers == (1, 2)
 
 
 @dataclass(frozen=True)

@@ -355,7 +355,8 @@ def test_the_split_follows_the_prefixes_at_dots():
 
 def test_a_head_that_names_no_parameter_is_refused_with_the_names_there_are():
     names = "core.1.weight, core.1.bias, head.weight, head.bias"
-    with pytest.raises(ExperimentError, match=f"model.head = 'hea' names no parameter; the model has: {names}"):
+    last = "its last layer is 'head': try model.head = 'head'$"
+    with pytest.raises(ExperimentError, match=f"model.head = 'hea' names no parameter; the model has: {names}; {last}"):
         learner(mlp, head=("hea",))
     with pytest.raises(ExperimentError, match=r"model\.head = 'fc' names no parameter"):
         result_of(tiny("facade", "model.head=fc"))

@@ -24,6 +24,14 @@ def test_bfloat16_that_has_to_be_emulated_is_warned_of(monkeypatch):
         set_up(tiny("el", "runtime.precision=bf16"))
 
 
+def test_a_batch_larger_than_what_a_node_holds_is_warned_of():
+    settings = ("data.partition=uneven", "data.few_nodes=2", "data.few_rows=6")
+    said = "training.batch = 7 is more than the 6 samples of node 0, and 1 more nodes hold fewer than that"
+    with pytest.warns(UserWarning, match=said):
+        set_up(tiny("el", *settings, "training.batch=7"))
+    set_up(tiny("el", *settings, "training.batch=6"))
+
+
 def test_a_device_that_is_not_there_costs_one_sentence():
     with pytest.raises(ExperimentError, match=r"^runtime.device = 'nowhere' cannot be used here \(.+\); use 'cpu'$"):
         set_up(tiny("el", "runtime.device=nowhere"))

@@ -215,6 +215,7 @@ def test_parts_of_a_head_that_stay_at_home_carry_nothing():
     assert run(surveyed("8:4", 60, 'model.local=["head.bias"]')).summary["settled"]
 
 
+@pytest.mark.filterwarnings("ignore:training.batch = 4 is more than")
 @pytest.mark.parametrize("topology", ["complete", "ring"])
 def test_a_node_with_one_sample_founds_no_group(topology):
     random = np.random.default_rng(0)

@@ -35,7 +35,7 @@ def experiment(federation, *settings):
             "data": federation.section,
             "algorithm": {"name": "facade", "warmup": 1, "seeding": "none"},
             "topology": {"degree": 2},
-            "training": {"rounds": 3, "steps": 2, "batch": 4},
+            "training": {"rounds": 3, "steps": 4, "batch": 2},
             "evaluation": {"every": 3},
         },
         settings,

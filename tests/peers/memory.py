@@ -102,6 +102,22 @@ class _MemoryLink:
         return reply
 
 
+class KilledError(Exception):
+    """The end of a process."""
+
+
+def kill_in_round(node, round):
+    """A node is no more when it would hear the others in a round: what it has written by then is what is left."""
+    pull = node.puller.pull
+
+    def killed(membership, own, demand):
+        if demand.round == round:
+            raise KilledError
+        return pull(membership, own, demand)
+
+    node.puller.pull = killed
+
+
 @contextmanager
 def opened(homes, network=None):
     """The nodes of several sites, connected in memory, by id."""

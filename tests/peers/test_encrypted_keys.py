@@ -11,6 +11,7 @@ import pytest
 from facade.errors import ExperimentError
 from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, finish_rotation, found_site, rotate_site
+from facade.peers.trust.membership import load
 from facade.peers.trust.site import Site
 
 ADMIN = "ab" * 32
@@ -119,6 +120,41 @@ def test_a_passphrase_without_encryption_is_refused(tmp_path, command):
     assert refused.code == 2
     assert "add --encrypt-key" in refused.err
     assert not (tmp_path / "a").exists()
+
+
+def test_an_admins_key_is_encrypted_and_used_as_a_sites_is(tmp_path, command):
+    secret, wrong = tmp_path / "passphrase", tmp_path / "wrong"
+    for file, text in ((secret, "open sesame\n"), (wrong, "open barley\n")):
+        file.write_text(text)
+        file.chmod(0o600)
+    key, given = tmp_path / "admin.key", ("--passphrase-file", secret)
+    made = command("network", "admin", "-o", key, "--encrypt-key", *given)
+    assert key.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    public = made.out.split()[-1]
+    assert command("network", "public", key, *given).out.strip() == public
+    joins = [
+        found_site(tmp_path / id, NewSite(id, f"127.0.0.1:{7000 + i}", [public], passphrase=b"another"))
+        for i, id in enumerate("abc")
+    ]
+    (tmp_path / "e.toml").write_text(
+        'data = {source = "digits", clusters = "2:1"}\nalgorithm = {heads = "auto"}\ntopology = {degree = 2}\n'
+    )
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    build = ("network", "build", *joins, "--experiment", tmp_path / "e.toml", "--key", key, "-o", first)
+    update = ("network", "update", first, "--expires", "2031-01-31", "--from-round", 9, "--key", key, "-o", second)
+    for asking in (build, update, ("network", "sign", second, "--key", key)):
+        refused = command(*asking, "--passphrase-file", wrong)
+        assert (refused.code, f"the passphrase does not open {key}; give the one" in refused.err) == (2, True)
+        assert "there is no terminal to ask for it" in command(*asking).err
+        ended = command(*asking, *given)
+        assert ended.code == 0, ended.err
+    assert load(second, [public]).epoch == 2
+
+
+def test_a_passphrase_for_an_admins_key_that_is_not_encrypted_is_refused(tmp_path, command):
+    refused = command("network", "admin", "-o", tmp_path / "admin.key", "--passphrase-file", tmp_path / "none")
+    assert (refused.code, "add --encrypt-key" in refused.err) == (2, True)
+    assert not (tmp_path / "admin.key").exists()
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o755, 0o770, 0o702])

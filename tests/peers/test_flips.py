@@ -5,22 +5,18 @@ import stat
 
 import pytest
 
-from facade.peers.flipped_sites import use_finished_site, use_site
 from facade.peers.local_network import founded
 from facade.peers.node.checkpoints import LostCheckpointError
 from facade.testing.flips import flip, places, try_flips
+from peers.flipped_sites import use_finished_site, use_site
 from peers.makers import QUICK, logged, tiny
-from peers.memory import MemoryNetwork, run_aside
+from peers.memory import KilledError, MemoryNetwork, kill_in_round, run_aside
 
 MAY_BE_HARMLESS = {
     "*.saved", "tls.key", "signing.key", "certificate.pem", "membership.json", "*.json", "site.json", "shortage.json",
 }  # fmt: skip
 """Spare checkpoints, which nobody reads while the newest is good, white space in what is signed or a key, and what a
 site writes anew when it starts."""
-
-
-class KilledError(Exception):
-    """The end of a process."""
 
 
 def stopped_and_finished_sites(base):
@@ -32,14 +28,7 @@ def stopped_and_finished_sites(base):
     ) as sites:
         nodes = [network.node(home) for home in sites.homes]
         victim = nodes[-1]
-        pull = victim.puller.pull
-
-        def killed(membership, own, demand):
-            if demand.round == 3:
-                raise KilledError
-            return pull(membership, own, demand)
-
-        victim.puller.pull = killed
+        kill_in_round(victim, 3)
         ends = [run_aside(node) for node in nodes]
         assert isinstance(ends[-1](), KilledError)
         victim.close()

@@ -2,8 +2,10 @@
 
 import datetime
 import json
+import tomllib
 
 import pytest
+import tomli_w
 
 from facade.errors import ExperimentError
 from facade.peers.node.followed_lists import FollowedLists
@@ -130,6 +132,16 @@ def test_a_site_cannot_ask_for_more_signatures_than_it_knows_admins(tmp_path):
     node = tmp_path / "a" / "node.toml"
     node.write_text("required = 2\n" + node.read_text())
     with pytest.raises(ExperimentError, match="required = 2 is more than the 1 admins"):
+        Settings.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("line", ["threads = true", 'metrics_port = "9100"', "[ceilings]\nrounds = 100.0"])
+def test_a_value_of_the_wrong_type_in_node_toml_is_refused(line, tmp_path):
+    found_site(tmp_path / "a", NewSite("a", "h:1", ["5f" * 32]))
+    settings = tmp_path / "a" / "node.toml"
+    written = tomllib.loads(settings.read_text()) | tomllib.loads(line)
+    settings.write_text(tomli_w.dumps(written))
+    with pytest.raises(ExperimentError, match=r"node\.toml: (threads|metrics_port|ceilings\.rounds): Input should be"):
         Settings.load(tmp_path / "a")
 
 

@@ -29,6 +29,7 @@ from facade.peers.protocol.rpc import Links
 from facade.peers.protocol.wire import Origin
 from facade.peers.trust.membership import Change, changed
 from peers.makers import QUICK, logged, real_node, tiny
+from peers.memory import KilledError
 
 
 @pytest.fixture
@@ -219,10 +220,6 @@ def test_what_was_heard_under_an_earlier_list_is_no_equivocation_after_a_restart
     after = Recovery(tmp_path / "recovery.jsonl")
     firsts = [after.first_digest(Origin(membership.digest, 2, 1), "another") for membership in (first, second)]
     assert firsts == ["old", "new"]
-
-
-class KilledError(Exception):
-    """The end of a process."""
 
 
 def play_until_killed(home, last):

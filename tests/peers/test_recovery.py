@@ -10,7 +10,7 @@ from facade.peers.local_network import founded
 from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.wire import Origin
 from peers.makers import QUICK, logged, tiny
-from peers.memory import MemoryNetwork, run_aside
+from peers.memory import KilledError, MemoryNetwork, kill_in_round, run_aside
 
 LIST = b"l" * 32
 
@@ -63,10 +63,6 @@ def test_half_a_line_is_left_out_and_a_damaged_one_is_named(tmp_path):
     assert (damaged.mixed(LIST, 5), damaged.mixed(LIST, 6)) == (None, [6])
 
 
-class KilledError(Exception):
-    """The end of a process."""
-
-
 @pytest.mark.parametrize("log", ["deleted", "cut off"])
 def test_without_its_log_a_killed_site_ends_with_the_same_bits(log, tmp_path):
     experiment = tiny('data.clusters="3:1"', "topology.degree=2", "training.rounds=8", "evaluation.every=8")
@@ -75,14 +71,7 @@ def test_without_its_log_a_killed_site_ends_with_the_same_bits(log, tmp_path):
         *others, home = sites.homes
         nodes = [network.node(other) for other in others]
         victim = network.node(home)
-        pull = victim.puller.pull
-
-        def killed_in_round_five(membership, own, demand):
-            if demand.round == 5:
-                raise KilledError
-            return pull(membership, own, demand)
-
-        victim.puller.pull = killed_in_round_five
+        kill_in_round(victim, 5)
         ends = [run_aside(node) for node in nodes]
         assert isinstance(run_aside(victim)(), KilledError)
         victim.close()

@@ -46,9 +46,9 @@ def test_a_browser_draws_two_nodes_and_a_thousand(tmp_path, browser):
 
 def write_hostile_run(path, setting):
     """A run with hostile text wherever a page shows what a run says of itself."""
-    settings = (f'name="run {HOSTILE}"', f'model.name="models:Net {HOSTILE}"')
-    write_run(path, [(1000, [0, 0, 0, 1])] * 2, {2: [9, 9, 9, 5]}, [9, 9, 9, 5], *settings)
-    experiment = tomllib.loads((path / "experiment.toml").read_text())
+    model = f'model.name="models:Net {HOSTILE}"'
+    write_run(path, [(1000, [0, 0, 0, 1])] * 2, {2: [9, 9, 9, 5]}, [9, 9, 9, 5], model)
+    experiment = tomllib.loads((path / "experiment.toml").read_text()) | {"name": f"run {HOSTILE}"}
     experiment["training"]["init"] = setting  # what tells two experiments apart is their name in charts
     (path / "experiment.toml").write_text(tomli_w.dumps(experiment))
     facts = json.loads((path / "federation.json").read_text())

@@ -56,7 +56,7 @@ def test_nothing_on_the_page_has_an_address_elsewhere(page):
 
 
 def test_text_from_a_run_cannot_become_markup(tmp_path):
-    path = two_rounds(tmp_path / "run", [9, 9, 9, 5], 'name="<script>alert(1)</script>"')
+    path = two_rounds(tmp_path / "run", [9, 9, 9, 5], 'name="<script>alert(1)<script>"')
     assert "<script>alert" not in report(load_all([path]))
 
 
@@ -155,6 +155,21 @@ def test_the_verdict_says_what_else_two_experiments_differ_in(tmp_path):
     theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.images=10")
     (verdict,) = verdicts(of(ours, theirs))
     assert verdict.endswith("Mind that they differ in training.steps (5 against 1), evaluation.images (0 against 10).")
+
+
+def test_the_verdict_says_which_learning_rates_differ(tmp_path):
+    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "training.lr=0.1", choices=[0, 0, 0, 1])
+    theirs = [
+        two_rounds(tmp_path / f"b{lr}", [9, 9, 9, 3], "algorithm.name=el", f"training.lr={lr}") for lr in (0.05, 0.1)
+    ]
+    unlike, alike = verdicts(of(ours, *theirs))
+    assert unlike.endswith("0 being fair. Learning rates differ: el 0.05, facade 0.1.")
+    assert "rates differ" not in alike
+
+
+def test_the_page_says_that_batches_are_larger_than_what_nodes_hold(tmp_path):
+    runs = load_all([two_rounds(tmp_path / "a", [9, 9, 9, 8], "training.batch=6", choices=[0, 0, 0, 1])])
+    assert "Mind: training.batch = 6 is more than the 5 samples of node 0" in report(runs)
 
 
 def test_the_verdict_says_when_heads_were_chosen_on_test_data(tmp_path):

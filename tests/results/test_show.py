@@ -83,6 +83,17 @@ def test_different_experiments_are_lines_of_their_own_named_by_what_differs(comm
     assert len(labels) == 3
 
 
+def test_settings_of_training_that_algorithms_were_not_given_alike_are_named(command, runs):
+    def said():
+        return " ".join(command("show", runs).out.split())
+
+    assert "differ:" not in said()
+    write_run(runs / "quick", QUIET, {}, [5] * 4, "algorithm.name=el", "training.lr=0.5", "training.batch=4")
+    assert "Values of training.batch differ: el 8 and 4, local 8. Learning rates differ: el 0.05 and 0.5, loc" in said()
+    write_run(runs / "alone", QUIET, {}, [5] * 4, "algorithm.name=local", "training.lr=0.5", "training.batch=4")
+    assert "differ:" not in said(), "both were tried with both"
+
+
 def test_a_column_of_names_is_headed_by_what_they_name(command, tmp_path):
     for name, lr in {"ring": 0.1, "regular": 0.2}.items():
         write_run(tmp_path / name, QUIET, {}, [5] * 4, f"topology.name={name}", f"training.lr={lr}")

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import math
 import signal
@@ -10,6 +11,7 @@ from facade import Experiment
 from facade.cli import progress
 from facade.cli.progress import SweepProgress
 from facade.cli.sweep import parse_seeds
+from facade.runs.run_directory import RunDirectory
 from facade.sweep import estimate, process_pool, worker
 from facade.sweep.jobs import Candidate, points, split_values, write_selection
 from results.conftest import tiny
@@ -106,6 +108,41 @@ def test_a_failed_run_is_reported_and_tried_again(sweep, computed, tmp_path):
     assert (tmp_path / "out" / "table.csv").exists(), "the others are shown"
     sweep(*grid)
     assert len(computed) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_run_that_another_sweep_is_computing_has_not_failed(sweep, tmp_path, jobs):
+    grid = ["--grid", "training.lr=0.05,0.1,0.2", "--set", "algorithm.name=el", "--jobs", jobs]
+    assert sweep(*grid, out="whole").code == 0
+    names = sorted(path.name for path in (tmp_path / "whole").iterdir() if path.is_dir())
+    (tmp_path / "out").mkdir()
+    with RunDirectory(tmp_path / "out" / names[0]).claimed():
+        ended = sweep(*grid)
+    assert ended.code == 1
+    assert "failed" not in ended.err
+    sentence = f"1 of 3 runs are being computed by another process ({names[0]}); give the same command when it is done"
+    assert sentence in " ".join(ended.err.split())
+    assert (tmp_path / "out" / "table.csv").exists(), "the others are shown"
+    assert not (tmp_path / "out" / names[0] / "result.json").exists()
+
+
+def test_runs_that_another_sweep_has_finished_meanwhile_count(sweep, tmp_path, monkeypatch):
+    grid = ["--grid", "training.lr=0.05,0.1", "--set", "algorithm.name=el"]
+    compute, asked, other = worker.compute, [], contextlib.ExitStack()
+
+    def watched(experiment, path, *how):
+        if not asked:  # another sweep has it, until we come by again
+            other.enter_context(RunDirectory(path).claimed())
+        elif path == asked[0]:
+            other.close()
+        asked.append(path)
+        return compute(experiment, path, *how)
+
+    monkeypatch.setattr("facade.sweep.process_pool.compute", watched)
+    ended = sweep(*grid)
+    assert ended.code == 0, ended.err
+    assert asked == [asked[0], asked[1], asked[0]]
+    assert "busy: " in ended.err
 
 
 def test_a_setting_that_an_algorithm_does_not_have_is_run_once(sweep, tmp_path):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
+from facade.core.names import short_ones
 from facade.data.clusters import cluster_names
 from facade.experiment.decisive_settings import setting
 from facade.runs.history import History
@@ -50,6 +51,8 @@ class TableLine:
     """Which prior counts; None with the plain loss."""
     attack: str | None = None
     """In words, whose accuracies these are and who attacks; None where nobody does."""
+    never_learned: Sequence[int] = ()
+    """Seeds with which the training loss never fell."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Table:
 
     columns: list[Column]
     lines: list[TableLine]
+    unequal: Sequence[str] = ()
+    """In words, settings of training that algorithms were not given alike."""
 
     @property
     def note(self) -> str:
@@ -74,7 +79,16 @@ class Table:
         for prior in sorted({line.prior for line in self.lines if line.prior is not None}):
             parts.append(f"balanced loss, prior = {prior}: predicted {PRIORS[prior]}")
         attacks = list(dict.fromkeys(line.attack for line in self.lines if line.attack is not None))
-        return ". ".join(["; ".join(parts), *attacks])
+        return ". ".join(["; ".join(parts), *self.unequal, *self._failures(), *attacks])
+
+    def _failures(self) -> list[str]:
+        """A sentence on runs whose training came to nothing; none where there are none."""
+        failed = [
+            f"{' '.join(line.label.values())} (seeds {', '.join(map(str, line.never_learned))})"
+            for line in self.lines
+            if line.never_learned
+        ]
+        return [f"The training loss never fell, so that nothing was learned: {', '.join(failed)}"] if failed else []
 
 
 def grouped(runs: Sequence[History]) -> list[list[History]]:
@@ -102,6 +116,8 @@ def short_keys(keys: Sequence[str]) -> list[str]:
     return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
 
 
+_PLURALS = {"training.lr": "Learning rates"}
+"""Settings that have a plain name."""
 _LONGEST = 60
 """Characters of a value in a label; a list of edges may have thousands."""
 
@@ -137,13 +153,29 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
             any(run.tested_by_oracle for run in group),
             group[0].final.prior,
             group[0].attack,
+            [run.seed for run in group if not run.learned],
         )
         for label, group in zip(labels(groups), groups, strict=True)
     ]
     present = {name for line in lines for name in line.cells}
     if target is not None:  # even if nobody reached it
         present |= {"rounds_to_target", "bytes_to_target"}
-    return Table([column for column in _columns(runs, target) if column.name in present], lines)
+    columns = [column for column in _columns(runs, target) if column.name in present]
+    keys = dict.fromkeys(key for group in groups for key in group[0].point if key.startswith("training."))
+    return Table(columns, lines, [sentence for key in keys if (sentence := unequal(groups, key)) is not None])
+
+
+def unequal(groups: Sequence[Sequence[History]], key: str) -> str | None:
+    """In words, that a setting was tried with other values for one algorithm than for another, so that they are not
+    compared on equal terms; None where it was not."""
+    tried: dict[str, dict[str, None]] = {}
+    for group in groups:
+        tried.setdefault(group[0].algorithm, {})[in_short(setting(group[0].point, key))] = None
+    if len({frozenset(values) for values in tried.values()}) == 1:
+        return None
+    called = short_ones(tried)
+    each = ", ".join(f"{called[name]} {' and '.join(values)}" for name, values in tried.items())
+    return f"{_PLURALS.get(key, f'Values of {key}')} differ: {each}"
 
 
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:

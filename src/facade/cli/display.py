@@ -16,6 +16,7 @@ from facade.core.names import short_ones
 from facade.core.types import Row
 from facade.data.clusters import cluster_names
 from facade.runs.survey_facts import survey_in_words
+from facade.runs.training_facts import never_learned_in_words
 
 if TYPE_CHECKING:
     from facade.runs.result import Result
@@ -34,6 +35,8 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
     for name, result in results.items():
         if words := prediction(result.summary, sizes):
             console.print(f"{name}: {words}")
+        if facts := result.summary.get("never_learned"):
+            console.print(f"{name}: {never_learned_in_words(facts)}", style="yellow")
         bad = result.experiment.attack.nodes
         sentence = settlement(result.summary, [-1 if node in bad else c for node, c in enumerate(cluster)], sizes)
         if sentence:

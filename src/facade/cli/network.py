@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ from facade.cli.directories import fresh_directory
 from facade.cli.display import print_results, write_summaries
 from facade.cli.node import need_extra
 from facade.cli.options import ExperimentFile, Settings
+from facade.cli.passphrase import PassphraseFile, asking, new_passphrase
 from facade.cli.report import leave_report
 from facade.cli.site_report import report_sites
 from facade.errors import ExperimentError, first_mistake
@@ -35,23 +38,28 @@ Expires = Annotated[str | None, typer.Option(help="The list's last day (UTC), su
 
 
 @app.command()
-def admin(output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the key.")]) -> None:
+def admin(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the key.")],
+    encrypt_key: Annotated[bool, typer.Option("--encrypt-key", help="Encrypt it with a passphrase.")] = False,
+    passphrase_file: PassphraseFile = None,
+) -> None:
     """Make an admin's key; sites name its public half at `facade node init --admin`."""
     need_extra()
     from facade.peers.trust.identity import new_signing_key
 
-    public = new_signing_key(output)
+    public = new_signing_key(output, new_passphrase(encrypt_key, passphrase_file))
     out.print(f"Written: {output} (keep it private). Its public half, for the sites:", soft_wrap=True)
     write(f"{public}\n")
 
 
 @app.command()
-def public(key: Annotated[Path, typer.Argument(help="An admin's key.")]) -> None:
+def public(
+    key: Annotated[Path, typer.Argument(help="An admin's key.")], passphrase_file: PassphraseFile = None
+) -> None:
     """Print the public half of an admin's key, for new sites' `facade node init --admin`."""
     need_extra()
-    from facade.peers.trust.identity import load_signing_key, public_half
-
-    write(f"{public_half(load_signing_key(key))}\n")
+    (half,) = _public_halves([key], asking(passphrase_file))
+    write(f"{half}\n")
 
 
 @app.command()
@@ -67,6 +75,7 @@ def build(
     admin: Annotated[list[str] | None, typer.Option(help="Public key of a further admin. Repeatable.")] = None,
     required: Required = None,
     expires: Expires = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Make the signed list of a new federation from the sites' .join files. Sites are guarded (guard.rule = "fair",
     or "balance" where one model serves all) unless the experiment says another rule. Where several admins must sign,
@@ -80,22 +89,23 @@ def build(
 
     described = _described(experiment, len(joins))
     refuse_attack(described, attack, "give --attack")
-    admins = [*_public_halves(key), *(admin or [])]
+    ask = functools.cache(asking(passphrase_file))
+    admins = [*_public_halves(key, ask), *(admin or [])]
     look = None if schema is None else _checked(Schema, _read(schema), "--schema")
     limits = limits_for(policy, limit or [])
     terms = Terms(described.name, admins, _policy(policy), limits, look, required or 1, expires or "")
     federation = found_federation([identity.Join.load(path) for path in joins], described, terms)
     check_plan(federation)
-    store.replace(output, federation.sign(key).encode())
+    store.replace(output, federation.sign(key, ask=ask).encode())
     written = f"Written: {output}, {federation.n} members, digest {federation.digest.hex()[:16]}."
     out.print(f"{written} {_next_step(federation, len(key))}", soft_wrap=True)
 
 
-def _public_halves(keys: list[Path]) -> list[str]:
-    """The public keys of admins' key files."""
+def _public_halves(keys: list[Path], ask: Callable[[], bytes]) -> list[str]:
+    """The public keys of admins' key files; `ask` gives the passphrase of encrypted ones."""
     from facade.peers.trust import identity
 
-    return [identity.public_half(identity.load_signing_key(path)) for path in keys]
+    return [identity.public_half(identity.load_signing_key(path, ask)) for path in keys]
 
 
 def _next_step(membership: Membership, signed: int) -> str:
@@ -184,6 +194,7 @@ def update(
     output: List = Path("membership.json"),
     required: Required = None,
     expires: Expires = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Make the next epoch's list: add, remove, or change certificates, from a round on. Without any of
     them it ends a rotation: from that round on, the old certificate is refused."""
@@ -196,7 +207,10 @@ def update(
 
     first_round, back = _first_round(from_round, back_to_round)
     old, signatures = signed_list(read(membership), membership)
-    check_signers(membership, signatures, _public_halves(key), 1)  # what others must have signed too is for the sites
+    ask = functools.cache(asking(passphrase_file))
+    check_signers(
+        membership, signatures, _public_halves(key, ask), 1
+    )  # what others must have signed too is for the sites
     rotates = any(member.next_certificate for member in old.members)
     if not (add or remove or rotate or rotates or required or expires or back):
         raise ExperimentError(
@@ -204,14 +218,12 @@ def update(
             " (without them, an update ends a rotation, but this list has none)"
         )
     joins = {name: [identity.Join.load(p) for p in paths or []] for name, paths in (("add", add), ("rotate", rotate))}
-    change = Change(joins["add"], remove or [], joins["rotate"], required, expires, back)
-    new = changed(old, change, first_round)
+    new = changed(old, Change(joins["add"], remove or [], joins["rotate"], required, expires, back), first_round)
     check_plan(new)
-    store.replace(output, new.sign(key).encode())
+    store.replace(output, new.sign(key, ask=ask).encode())
     written = f"Written: {output}, epoch {new.epoch}, {new.n} members from round {first_round} on."
-    out.print(f"{written} {_next_step(new, len(key))}", soft_wrap=True)
-    if back:
-        out.print(_going_back(first_round), soft_wrap=True)
+    going_back = f"\n{_going_back(first_round)}" if back else ""
+    out.print(f"{written} {_next_step(new, len(key))}{going_back}", soft_wrap=True)
 
 
 def _first_round(from_round: int | None, back_to_round: int | None) -> tuple[int, bool]:
@@ -239,6 +251,7 @@ def sign(
     membership: Annotated[Path, typer.Argument(help="A list that another admin has made.")],
     key: Key,
     output: Annotated[Path | None, typer.Option("--output", "-o", show_default="the same file")] = None,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Add an admin's signature to a list, and say what it is that was signed."""
     need_extra()
@@ -246,8 +259,9 @@ def sign(
     from facade.peers.trust.membership import read, signed_list
 
     listed, signatures = signed_list(read(membership), membership)
-    signed = set(signatures) | set(_public_halves(key))
-    store.replace(output or membership, listed.sign(key, signatures).encode())
+    ask = functools.cache(asking(passphrase_file))
+    signed = set(signatures) | set(_public_halves(key, ask))
+    store.replace(output or membership, listed.sign(key, signatures, ask).encode())
     members = ", ".join(member.id for member in listed.members)
     ends = f"; its last day is {listed.expires}" if listed.expires else ""
     out.print(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from facade.cli.console import Json, err, out, prose, write_json
-from facade.cli.passphrase import PassphraseFile, asking
+from facade.cli.passphrase import PassphraseFile, asking, new_passphrase
 from facade.errors import ExperimentError, need
 
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
@@ -41,9 +41,7 @@ def init(
     need_extra()
     from facade.peers.trust.founding import NewSite, found_site
 
-    if passphrase_file is not None and not encrypt_key:
-        raise ExperimentError("--passphrase-file is for encrypted keys; add --encrypt-key, or leave it out")
-    passphrase = asking(passphrase_file, twice=True)() if encrypt_key else None
+    passphrase = new_passphrase(encrypt_key, passphrase_file)
     extra: dict[str, Any] = ({"listen": listen} if listen else {}) | ({"required": required} if required > 1 else {})
     join = found_site(home, NewSite(id, address, admin, extra, days, passphrase))
     out.print(

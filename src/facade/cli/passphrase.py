@@ -1,4 +1,4 @@
-"""The passphrase of a site's encrypted keys: from a file, from systemd, or from whoever sits at the terminal."""
+"""The passphrase of encrypted keys, of a site or an admin: from a file, from systemd, or from the terminal."""
 
 from __future__ import annotations
 
@@ -35,13 +35,20 @@ def asking(file: Path | None, twice: bool = False) -> Callable[[], bytes]:
             return _first_line(given)
         if not sys.stdin.isatty():
             raise ExperimentError(
-                "the passphrase of this site's keys is needed, and there is no terminal to ask for it; give"
+                "the passphrase of the keys is needed, and there is no terminal to ask for it; give"
                 f" --passphrase-file FILE, or have systemd hand it over: LoadCredential={CREDENTIAL}:FILE"
             )
         text: str = typer.prompt("Passphrase of the keys", hide_input=True, confirmation_prompt=twice, err=True)
         return text.encode()
 
     return ask
+
+
+def new_passphrase(encrypt: bool, file: Path | None) -> bytes | None:
+    """The passphrase of keys that are about to be made; None if they are not to be encrypted."""
+    if file is not None and not encrypt:
+        raise ExperimentError("--passphrase-file is for encrypted keys; add --encrypt-key, or leave it out")
+    return asking(file, twice=True)() if encrypt else None
 
 
 def _credential() -> Path | None:

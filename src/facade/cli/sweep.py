@@ -62,11 +62,9 @@ def sweep(
         print_plan(planned, todo, pool.size)
         if dry_run:
             return
-        failed = _compute(planned, todo, pool.compute)
+        ends = _compute(planned, todo, pool.compute)
     _print_results(planned, out_dir, select, number)
-    if failed:
-        names = ", ".join(end.job.path.name for end in failed)
-        raise FacadeError(f"{len(failed)} of {len(planned)} runs failed ({names}); the same command tries them again")
+    _check_complete(planned, ends)
 
 
 class Pool(NamedTuple):
@@ -101,21 +99,42 @@ def _pool(runtime: str, address: str | None, jobs: int | None) -> Iterator[Pool]
 
 
 def _compute(planned: list[Job], todo: list[Job], compute: Compute) -> list[EndedJob]:
-    """Compute what is to do, under one progress display; the runs that failed."""
+    """Compute what is to do, under one progress display, and how it ended. Runs that another process was computing are
+    asked for again after all others: by then it may have finished them."""
     from facade.cli.progress import SweepProgress
 
     stop_signals = StopSignals()
-    ends: list[EndedJob] = []
+    ends: dict[Path, EndedJob] = {}
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
-        for end in compute(todo, progress.rounds_done, stop_signals):
-            progress.ended(end)
-            ends.append(end)
-    if any(end.ended == "stopped" for end in ends) or len(ends) < len(todo):
+        for again in (False, True):
+            now = [job for job in todo if ends[job.path].ended == "busy"] if again else todo
+            for end in compute(now, progress.rounds_done, stop_signals) if now else ():
+                progress.ended(end)
+                ends[end.job.path] = end
+            if len(ends) < len(todo) or stop_signals.received is not None:
+                break
+    if any(end.ended == "stopped" for end in ends.values()) or len(ends) < len(todo):
         finished = sum(job.finished for job in planned)
         received = stop_signals.received or signal.SIGTERM  # of which one worker may have heard alone
         sentence = f"stopped with {finished} of {len(planned)} runs finished; give the same command to go on"
         raise StoppedError(sentence, received)
-    return [end for end in ends if end.ended == "failed"]
+    return list(ends.values())
+
+
+def _check_complete(planned: list[Job], ends: Sequence[EndedJob]) -> None:
+    """FacadeError, with names, where runs of the sweep are still missing."""
+    missing = {kind: [end.job.path.name for end in ends if end.ended == kind] for kind in ("failed", "busy")}
+    words = {
+        "failed": "failed ({names}); the same command tries them again",
+        "busy": "are being computed by another process ({names}); give the same command when it is done",
+    }
+    sentences = [
+        f"{len(names)} of {len(planned)} runs {words[kind].format(names=', '.join(names))}"
+        for kind, names in missing.items()
+        if names
+    ]
+    if sentences:
+        raise FacadeError("; ".join(sentences))
 
 
 def compute_one_by_one(planned: list[Job], todo: list[Job]) -> None:
@@ -127,8 +146,8 @@ def compute_one_by_one(planned: list[Job], todo: list[Job]) -> None:
     with SweepProgress(len(planned), len(planned) - len(todo)) as progress:
         for end in compute_all(todo, 1, progress.rounds_done, stop_signals):
             progress.ended(end)
-            if end.ended == "failed":
-                raise FacadeError(f"{end.job.path.name} failed: {end.reason}")
+            if end.ended in ("failed", "busy"):
+                raise FacadeError(f"{end.job.path.name} {end.ended}: {end.reason}")
     if stop_signals.received is not None:
         raise StoppedError("stopped; give the same command to go on", stop_signals.received)
 

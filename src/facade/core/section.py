@@ -16,9 +16,9 @@ Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """A table of the TOML file."""
+    """A table of the TOML file. Values are of the type that a field has: true is no number, and "20" neither."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def sentence(error: ValidationError, sections: Mapping[str, type[Section]], prefix: str = "") -> str:
@@ -49,5 +49,11 @@ def _mistake(error: Any, sections: Mapping[str, type[Section]], prefix: str) -> 
     if error["type"] == "value_error":
         return key, f"{prefix.rstrip('.') or '.'.join(path)}: {message}".lstrip(": "), ""
     given = error["input"]
-    shown = "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)
-    return key, f"{key} = {shown} is not possible: ", f"{message[0].lower()}{message[1:]}"
+    return key, f"{key} = {_as_written(given)} is not possible: ", f"{message[0].lower()}{message[1:]}"
+
+
+def _as_written(given: Any) -> str:
+    """A value as people write it."""
+    if isinstance(given, bool):
+        return str(given).lower()
+    return "NaN" if isinstance(given, float) and math.isnan(given) else repr(given)

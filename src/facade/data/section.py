@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from facade.core.section import Finite, Fraction, Positive, Section, sentence
 from facade.data.clusters import UNKNOWN, cluster_sizes
@@ -19,7 +19,7 @@ class DataSection(Section):
 
     source: str
     """Where images and labels come from: `facade list datasets`, or package.module:function."""
-    clusters: Annotated[str, Field(coerce_numbers_to_str=True)]
+    clusters: Annotated[str, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
     """Nodes per cluster, e.g. "30:2"; of one cluster, 32 or "32"; "unknown": as many nodes as the source has."""
     skew: str = "rotate"
     """How clusters differ: `facade list skews`, several joined by "+", or package.module:function."""

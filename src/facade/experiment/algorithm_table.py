@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,6 +59,8 @@ def build_algorithm(resolved: Mapping[str, Any]) -> Algorithm[Any]:
     """The algorithm that an [algorithm] table describes."""
     fields = {k: v for k, v in resolved.items() if k != "name"}
     try:
-        return TypeAdapter(algorithm_class(resolved["name"])).validate_python(fields)
+        adapter = TypeAdapter(algorithm_class(resolved["name"]))
+        # As JSON, whose types are those of TOML: strict about numbers, while a list may still become a tuple.
+        return adapter.validate_json(json.dumps(fields, default=str), strict=True)
     except ValidationError as error:
         raise ExperimentError(sentence(error, SECTIONS, "algorithm.")) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from facade.algorithms import ALGORITHMS
 from facade.core.names import is_foreign, look_up
@@ -35,6 +35,8 @@ from facade.experiment.sections import (
 )
 from facade.files import seals
 
+_LONGEST_NAME = 100
+
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "artefact": {
         "model": {"local": []},
@@ -46,11 +48,22 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+def _directory_name(name: str) -> str:
+    """A name that a directory may have as it is; ValueError for one that would lead elsewhere."""
+    if name.isprintable() and 1 <= len(name) <= _LONGEST_NAME and name[0] != "." and not set(name) & set("/\\"):
+        return name
+    raise ValueError(
+        f"{name!r} cannot be the name of a directory; expected 1 to {_LONGEST_NAME} characters, none of them / or \\,"
+        " the first no dot, such as 'ward-7'"
+    )
+
+
 class Experiment(Section):
     """Everything that determines a run. Make one with `Experiment.load` or `Experiment.of`."""
 
-    name: str
-    """What the runs are called; no result depends on it."""
+    name: Annotated[str, AfterValidator(_directory_name)]
+    """What the runs are called, and their directories: 1 to 100 characters, none of them / or \\, the first no dot; no
+    result depends on it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """Everything random follows from it."""
     data: DataSection

@@ -79,6 +79,8 @@ def set_up(experiment: Experiment, federation: Federation | None = None, foundin
     if experiment.evaluation.images:
         federation = federation.tested_on(experiment.evaluation.images)
     federation = attacked(federation, experiment)
+    if word := large_batch(experiment.training.batch, [len(rows) for rows in federation.training.rows]):
+        warnings.warn(word, stacklevel=2)
     inputs = Inputs(federation.shape, federation.mean, federation.std, federation.scale)
     learner = learner_of(experiment, algorithm, inputs, federation.classes)
     _check_tokens(learner, federation)
@@ -99,6 +101,20 @@ def _check_tokens(learner: Learner, federation: Federation) -> None:
             f"the model cannot take token {largest}, the largest in the data ({error}); give its embedding"
             f" {largest + 1} rows"
         ) from error
+
+
+def large_batch(batch: int, sizes: Sequence[int]) -> str | None:
+    """In words, that nodes hold fewer samples (one number per node) than a batch has; None where all hold as many. A
+    node without any is another site's."""
+    small = {node: size for node, size in enumerate(sizes) if 0 < size < batch}
+    if not small:
+        return None
+    node = min(small, key=small.__getitem__)
+    others = f", and {len(small) - 1} more nodes hold fewer than that" if len(small) > 1 else ""
+    return (
+        f"training.batch = {batch} is more than the {small[node]} samples of node {node}{others}: there, a batch has"
+        " samples several times; lower training.batch"
+    )
 
 
 def planned(experiment: Experiment, founding_n: int | None = None, n: int | None = None) -> tuple[Algorithm[Any], Plan]:

@@ -32,7 +32,9 @@ class Parts:
 def divided(module: nn.Module, head: Sequence[str], local: Sequence[str]) -> Parts:
     """The parts of a model; ExperimentError for names that are none of its own, and where nothing is left to share."""
     names = list(named_tensors(module))
-    _check(names, "head", [name for name in head if name != "*"])
+    last = _last_layer(module)
+    hint = "" if last is None else f"; its last layer is '{last}': try model.head = '{last}'"
+    _check(names, "head", [name for name in head if name != "*"], hint)
     _check(names, "local", [name for name in local if name not in ("*", RUNNING_STATISTICS)])
     statistics = running_statistics(module) if RUNNING_STATISTICS in local else []
     stays = (*(name for name in local if name != RUNNING_STATISTICS), *statistics)
@@ -44,7 +46,15 @@ def divided(module: nn.Module, head: Sequence[str], local: Sequence[str]) -> Par
     return Parts(tuple(name for name in head if not under(name, stays)), stays)
 
 
-def _check(names: Sequence[str], key: str, prefixes: Sequence[str]) -> None:
+def _last_layer(module: nn.Module) -> str | None:
+    """The name of the layer whose weights were made last, which is the last one of most models; None without one."""
+    names = [name for name, _ in module.named_parameters()]
+    return names[-1].rpartition(".")[0] or None if names else None
+
+
+def _check(names: Sequence[str], key: str, prefixes: Sequence[str], hint: str = "") -> None:
     for prefix in prefixes:
         if not any(under(name, (prefix,)) for name in names):
-            raise ExperimentError(f"model.{key} = '{prefix}' names no parameter; the model has: {', '.join(names)}")
+            raise ExperimentError(
+                f"model.{key} = '{prefix}' names no parameter; the model has: {', '.join(names)}{hint}"
+            )

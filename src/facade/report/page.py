@@ -17,6 +17,7 @@ import jinja2
 import facade
 from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError
+from facade.experiment.setup import large_batch
 from facade.files import store
 from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
@@ -110,6 +111,8 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
     notes = list(dict.fromkeys(note for run in comparison.runs for note in run.data.get("notes", [])))
     if any(run.data.get("overlapping") for run in comparison.runs):
         notes.append("nodes hold copies of the same images: good for studies of scale, not of accuracy")
+    batches = [large_batch(run.experiment["training"]["batch"], run.data["images"]) for run in comparison.runs]
+    notes += dict.fromkeys(word for word in batches if word is not None)
     if word := unsealed(comparison.runs):
         notes.append(word)
     return {

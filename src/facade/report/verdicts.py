@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
-from facade.analysis.table import PRIORS, in_short
+from facade.analysis.table import PRIORS, in_short, unequal
 from facade.core.plan import OTHER_PRIOR
 from facade.experiment.decisive_settings import setting
 from facade.report.facts import Comparison, Subject
@@ -41,7 +41,7 @@ def _served(subject: Subject) -> Estimate:
 def _alone(subject: Subject, comparison: Comparison) -> str:
     accuracy, where = _served(subject), _worst(comparison)
     sentence = f"{subject.label} gives {where} {_percent(accuracy.mean)}{_bracket(accuracy.interval)}."
-    return sentence + _heads(subject) + _leaked(subject)
+    return sentence + _heads(subject) + _leaked(subject) + _never_learned(subject)
 
 
 def _worst(comparison: Comparison) -> str:
@@ -137,13 +137,27 @@ def _unlike(lead: Subject, other: Subject) -> str:
     keys = [key for key in dict.fromkeys([*ours, *theirs]) if not key.startswith("algorithm.") and key != "training.lr"]
     pairs = [(key, setting(ours, key), setting(theirs, key)) for key in keys if ours.get(key) != theirs.get(key)]
     differences = ", ".join(f"{key} ({in_short(one)} against {in_short(two)})" for key, one, two in pairs)
-    return (f" Mind that they differ in {differences}." if differences else "") + _leaked(lead, other)
+    rates = unequal([other.runs, lead.runs], "training.lr")
+    sentences = [f"Mind that they differ in {differences}" if differences else None, rates]
+    told = "".join(f" {sentence}." for sentence in sentences if sentence is not None)
+    return told + _leaked(lead, other) + _never_learned(lead, other)
 
 
 def _leaked(*subjects: Subject) -> str:
     """A sentence on accuracies that no site could have had; nothing where there are none."""
     labels = [subject.label for subject in subjects if subject.runs[0].tested_by_oracle]
     return f" {' and '.join(labels)}: tested with heads chosen on test data." if labels else ""
+
+
+def _never_learned(*subjects: Subject) -> str:
+    """A sentence on each of those whose training came to nothing; nothing where there are none."""
+    failed = {subject.label: [run.seed for run in subject.runs if not run.learned] for subject in subjects}
+    return "".join(
+        f" {label} learned nothing with seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}: its training loss never"
+        " fell."
+        for label, seeds in failed.items()
+        if seeds
+    )
 
 
 def _heads(subject: Subject) -> str:

@@ -27,6 +27,7 @@ from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes, o
 from facade.runs.rows import RowsFile
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import SurveyFacts, survey_of
+from facade.runs.training_facts import mean_train_loss, training_facts
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class History:
     """What federation.json says."""
     survey: SurveyFacts | None = None
     """What became of the survey of which nodes look alike, where there was one."""
+    learned: bool = True
+    """Whether the training loss fell."""
     sealed: bool = False
     """Whether its files have checksums, with which they were compared; those of older versions have none."""
 
@@ -158,6 +161,8 @@ class _Gathered:
     choice: list[list[int]] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     final: tuple[Evaluation, float] | None = None
+    train_loss: list[float | None] = field(default_factory=list)
+    """The mean over nodes in each of the rounds."""
     one_node: list[Row] = field(default_factory=list)
     """What the first node noted of the survey, round by round."""
 
@@ -199,6 +204,7 @@ def load(path: str | Path) -> History:
         nodes=nodes,
         data=facts,
         survey=survey_of(gathered.one_node),
+        learned=not training_facts(gathered.train_loss, len(facts["classes"])),
         sealed=bool(directory.seals),
     )
 
@@ -217,6 +223,7 @@ def _gather(rows: RowsFile, n: int, bad: list[int]) -> _Gathered:
         elif kind == "round":
             gathered.rounds.append(round)
             gathered.heard.append(_bytes(moment))
+            gathered.train_loss.append(mean_train_loss(moment))
             if "choice" in moment[0]:
                 gathered.choice.append([row["choice"] for row in moment])
             if "heads_found" in moment[0]:

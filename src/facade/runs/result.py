@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors import SafetensorError
@@ -30,9 +31,14 @@ from facade.files import seals
 from facade.learning.learner import Learner
 from facade.runs.environment import CODE, changed_code, environments
 from facade.runs.federation_facts import federation_without_samples
+from facade.runs.frames import evaluation_frame
 from facade.runs.honest_nodes import of_honest
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import survey_of
+from facade.runs.training_facts import mean_train_loss, training_facts
+
+if TYPE_CHECKING:
+    import pandas
 
 _ALIKE = 0.01
 """Heads whose losses differ by less than this share of them count as alike."""
@@ -51,6 +57,8 @@ class Result:
     """[n, ...] the deployed model of every node."""
     learner: Learner
     run_dir: Path | None = None
+    cluster: Counts | None = None
+    """[n] the cluster of every node, where it is known."""
 
     def __repr__(self) -> str:
         experiment, summary = self.experiment, self.summary
@@ -87,7 +95,15 @@ class Result:
             warnings.warn(f"the code that {path} was computed with is not what is here now ({changed})", stacklevel=2)
         summary = directory.read("result.json")
         models = _models(directory, summary)
-        return cls(experiment, directory.rows, summary, models, learner, directory.path)
+        cluster = directory.read("federation.json")["cluster"]
+        known = None if cluster is None else np.array(cluster)
+        return cls(experiment, directory.rows, summary, models, learner, directory.path, known)
+
+    def frame(self) -> pandas.DataFrame:
+        """A pandas DataFrame with one row per node and evaluation: algorithm, seed, round, final (after the final
+        exchange), node, cluster, accuracy, loss and, where there are such, choice and those of validation data."""
+        about = {"algorithm": self.experiment.algorithm["name"], "seed": self.experiment.seed}
+        return evaluation_frame(self.rows, about, self.cluster)
 
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
@@ -116,6 +132,7 @@ def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = 
     every: list[Row] = []
     last: list[Row] = []
     one_node: list[Row] = []
+    losses: list[float | None] = []
     heard, first = 0, min(set(range(len(bad) + 1)).difference(bad))
     left_out = frozenset(bad)
     for row in rows:
@@ -126,14 +143,17 @@ def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = 
             if row["node"] == first and "heads_found" in row:
                 one_node.append({name: row[name] for name in ("round", "heads_found", "heads_worth")})
             if last and last[0]["round"] != row["round"]:
+                losses.append(mean_train_loss(last))
                 last = []
             last.append(row)
+    losses.append(mean_train_loss(last))
     finals = list(of_honest(every, bad))
     of_finals = None if cluster is None else cluster[[row["node"] for row in finals]]
     return (
         judge(every, cluster, bad)
         | under_other_prior(finals, of_finals)
         | health_of_heads(last)
+        | training_facts(losses, len(finals[0]["confusion"]))
         | ({} if (survey := survey_of(one_node)) is None else {"survey": dataclasses.asdict(survey)})
         | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
     )

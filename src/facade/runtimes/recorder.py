@@ -242,7 +242,7 @@ class Recorder:
             Checkpoints(files).remove()
             models, path = load_file(files.path / "models.safetensors"), files.path
         self._progress.finish(summary)
-        return Result(setup.experiment, rows, summary, models, setup.learner, path)
+        return Result(setup.experiment, rows, summary, models, setup.learner, path, setup.federation.cluster)
 
     def _summary(self, rows: Sequence[Row]) -> Row:
         """What the rows of the finished run say."""

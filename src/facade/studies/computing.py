@@ -56,7 +56,7 @@ def _line(case: Case, seed: int, root: str) -> Row:
         federation = set_up(experiment).federation
         cluster = np.zeros(experiment.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
         try:
-            result = run(experiment)
+            result = run(experiment, progress=False)
         except DivergedError:  # attackers may want just that
             return diverged_line(case, seed, cluster, len(federation.classes))
     finals = [row for row in result.rows if row["kind"] == "final"]

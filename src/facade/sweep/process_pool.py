@@ -30,7 +30,7 @@ class EndedJob:
 
     job: Job
     ended: str
-    """finished, failed or stopped."""
+    """finished, failed, stopped, or busy: another process is computing it."""
     reason: str = ""
 
 

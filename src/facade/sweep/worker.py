@@ -2,7 +2,8 @@
 
 Request: {"path": run directory, "experiment": the resolved experiment}. Events: {"done": rounds} while
 a run is under way, with "accuracies" (one per cluster) when it was tested, then {"ended": "finished"},
-{"ended": "failed", "reason": ...} or {"ended": "stopped"}. Runs are resumed where there is something to resume.
+{"ended": "failed", "reason": ...}, {"ended": "stopped"}, or {"ended": "busy", "reason": ...} where another process is
+computing the run. Runs are resumed where there is something to resume.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from facade.errors import FacadeError, StoppedError, StorageError
 from facade.experiment.config import Experiment
 from facade.files import store
+from facade.runs.run_directory import BusyError
 from facade.runtimes import local
 from facade.runtimes.recorder import Quiet
 
@@ -48,6 +50,8 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
         run(experiment, path, resume=True, progress=EventProgress())
     except StoppedError:
         return {"ended": "stopped"}
+    except BusyError as error:
+        return {"ended": "busy", "reason": str(error)}
     except FacadeError as error:
         return {"ended": "failed", "reason": str(error)}
     except Exception as error:  # a mistake in a user's own algorithm or model

@@ -22,7 +22,7 @@ _OTHER_STATE = 4_096
 class Ceilings(BaseModel):
     """[ceilings] of node.toml."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
     rounds: int = Field(10_000, ge=1)
     """Rounds of a run."""

@@ -36,8 +36,8 @@ Ask = Callable[[], bytes]
 def cannot_ask() -> bytes:
     """Where nobody can be asked."""
     raise ExperimentError(
-        "a key is encrypted, and nobody can be asked for its passphrase here; the commands of `facade node` ask for it,"
-        " and an admin's key must not be encrypted"
+        "a key is encrypted, and nobody can be asked for its passphrase here; the commands of `facade node` and `facade"
+        " network` ask for it"
     )
 
 
@@ -162,7 +162,7 @@ def load_key(path: Path, ask: Ask = cannot_ask) -> PrivateKeyTypes:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         if encrypted:
             raise ExperimentError(
-                f"the passphrase does not open {path}; give the one of its facade node init, or, if that was it,"
+                f"the passphrase does not open {path}; give the one that it was made with, or, if that was it,"
                 " restore the file from a copy: it is damaged"
             ) from None
         raise ExperimentError(

@@ -21,6 +21,7 @@ from facade.data.clusters import UNKNOWN, cluster_sizes
 from facade.errors import ExperimentError, first_mistake
 from facade.peers.trust import bounds, identity
 from facade.peers.trust.expiry import check_date, refuse_expired
+from facade.peers.trust.identity import Ask
 from facade.peers.trust.schema import ListPart, Schema
 from facade.peers.trust.signatures import check_signers, good_signatures, signature
 
@@ -160,10 +161,11 @@ class Membership(ListPart):
         """ExperimentError if the last day of this list is over."""
         refuse_expired(f"the list of epoch {self.epoch}", self.expires)
 
-    def sign(self, keys: Iterable[Path], earlier: dict[str, str] | None = None) -> str:
-        """The text of a membership.json, signed with admins' keys; `earlier` are signatures, by admin, that it has."""
+    def sign(self, keys: Iterable[Path], earlier: dict[str, str] | None = None, ask: Ask = identity.cannot_ask) -> str:
+        """The text of a membership.json, signed with admins' keys; `earlier` are signatures, by admin, that it has.
+        `ask` gives the passphrase of encrypted keys."""
         given = [{"admin": admin, "signature": signed} for admin, signed in (earlier or {}).items()]
-        added = [signature(self.content, path, self.admins) for path in keys]
+        added = [signature(self.content, path, self.admins, ask) for path in keys]
         new = [entry for entry in given if entry["admin"] not in {one["admin"] for one in added}] + added
         return json.dumps({"membership": self.written, "signatures": new}, indent=1) + "\n"
 

@@ -9,13 +9,15 @@ from typing import Any
 from facade.errors import ExperimentError
 from facade.peers.trust import identity
 from facade.peers.trust.bounds import MOST_ITEMS
+from facade.peers.trust.identity import Ask
 
 _SIGNED = b"facade membership 1\n"
 
 
-def signature(content: bytes, key: Path, admins: Sequence[str]) -> dict[str, str]:
-    """The signature of an admin under the content of a list, as the file has it."""
-    own = identity.load_signing_key(key)
+def signature(content: bytes, key: Path, admins: Sequence[str], ask: Ask = identity.cannot_ask) -> dict[str, str]:
+    """The signature of an admin under the content of a list, as the file has it. `ask` gives the passphrase of an
+    encrypted key."""
+    own = identity.load_signing_key(key, ask)
     if identity.public_half(own) not in admins:
         raise ExperimentError(f"{key} is not the key of an admin of this federation")
     return {"admin": identity.public_half(own), "signature": own.sign(_SIGNED + content).hex()}

@@ -49,7 +49,7 @@ ALLOWS_ATTACK = "attack"
 class Settings(BaseModel):
     """node.toml: what concerns this site alone."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     id: str
     address: str
