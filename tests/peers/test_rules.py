@@ -303,6 +303,12 @@ def signed_site(site, facts):
         {"final": {"confusion": [[0, 0], [0, 0]]}},
         {"final": {"confusion": []}},
         {"final": {"confusion": [[10**30]]}},
+        {"final": {"confusion": [[9]], "measures": {"auc": [1.1, 0.0], "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [-1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [1e999, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": 0.5, "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": [1, 2, 3], "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [1, -1], "calibration_error": 2}}},
     ],
     ids=str,
 )

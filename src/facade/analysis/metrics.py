@@ -24,6 +24,14 @@ def accuracy(confusion: Counts) -> Floats:
     return np.asarray(right / confusion.sum((-2, -1)), dtype=np.float64)
 
 
+def balanced_accuracy(confusion: Counts) -> Floats:
+    """The mean over classes of the share of right answers, of every matrix [..., C, C]; classes that were not tested
+    are left out."""
+    counts = confusion.sum(-1)
+    right = np.diagonal(confusion, axis1=-2, axis2=-1) / np.maximum(counts, 1)
+    return np.asarray(right.sum(-1) / (counts > 0).sum(-1), dtype=np.float64)
+
+
 def group_accuracy(confusion: Counts, cluster: Counts) -> Floats:
     """[G] mean of the node accuracies of every cluster."""
     nodes = accuracy(confusion)
