@@ -47,6 +47,8 @@ class Federation:
     """Whether nodes are tested on labels as they hold them: on samples of their own, or on their cluster's classes."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
