@@ -79,7 +79,10 @@ MEASURES: dict[str, Measure] = {
             percent=True,
         ),
         Measure(
-            "auc", "AUC", "AUC", "area under the ROC curve; of more than two classes, the mean of each against the rest"
+            "auc",
+            "AUC",
+            "AUC",
+            "area under the ROC curve, of each class against the rest; over nodes tested on all classes",
         ),
         Measure(
             "log-loss",

@@ -292,7 +292,10 @@ def judged_by(runs: Sequence[History], name: str | None) -> list[History]:
         raise unknown("measure", name, MEASURES)
     named = sorted({run.measure.name for run in runs})
     if name is None and len(named) > 1:
-        raise ExperimentError(f"the runs are to be judged by different measures ({', '.join(named)}); give --measure")
+        raise ExperimentError(
+            f"the runs are to be judged by different measures ({', '.join(named)}); name one of"
+            " them: --measure, or `measure` in a contract"
+        )
     return [run if name is None else replace(run, measure=MEASURES[name]) for run in runs]
 
 
