@@ -5,11 +5,17 @@ import json
 import numpy as np
 import pytest
 
+from facade.analysis.measures import MEASURES
 from facade.analysis.statistics import estimates, numbers
 from facade.analysis.table import tabulate
+from facade.cli.display_measures import leading
 from facade.errors import ExperimentError
+from facade.report import facts
+from facade.report.page import report
+from facade.report.verdicts import verdicts
 from facade.runs.history import judged_by, load, load_all
 from handmade import write_run
+from results.conftest import tiny
 
 RIGHT = [9, 8, 8, 6]
 
@@ -195,3 +201,63 @@ def test_what_an_older_run_does_not_have_is_not_judged(command, tmp_path):
     assert ended.code == 2
     assert "min_cluster = 0.5 (AUC): not judged" in " ".join(ended.out.split())
     assert "as in runs of older versions" in " ".join(ended.out.split())
+
+
+# Reports
+
+
+def compared(runs, measure):
+    (comparison,) = facts.comparisons(judged_by(load_all([runs]), measure))
+    return comparison
+
+
+def test_a_page_is_drawn_and_judged_by_the_measure(runs):
+    page = report(judged_by(load_all([runs]), "log-loss"))
+    assert ">Log loss per cluster over rounds</h" in page
+    assert "Down and left is better" in page
+    assert "log loss gained over training alone" in page
+    assert "majority log loss" in page
+
+
+def test_the_verdict_calls_the_lower_loss_better(runs):
+    (sentence,) = verdicts(compared(runs, "log-loss"))
+    assert sentence.startswith("local serves the worst-served cluster better than el by 0.300: log loss 0.600 against")
+    (sentence,) = verdicts(compared(runs, "auc"))
+    assert sentence.startswith("local and el serve the worst-served cluster too much alike to tell apart: AUC 0.750")
+
+
+def test_gains_and_fronts_of_a_page_follow_the_direction(runs):
+    by_loss = compared(runs, "log-loss")
+    gained = [row["gain"] for row in facts.node_gains(by_loss) if row["who"] == "el"]
+    assert gained == pytest.approx([0.2, 0.1, 0.0, -0.3])
+    assert {row["who"]: row["front"] for row in facts.prices(by_loss)} == {"local": True, "el": False}
+    assert facts.accuracy_alone(by_loss) == pytest.approx(0.525)
+
+
+def test_a_page_of_older_runs_says_that_they_cannot_be_compared(tmp_path):
+    for name in ("el", "local"):
+        write_run(tmp_path / name, [(1e6, None)] * 2, {}, RIGHT, f"algorithm.name={name}")
+    (sentence,) = verdicts(compared(tmp_path, "auc"))
+    assert sentence.endswith("cannot be compared: a run has no AUC.")
+    assert "AUC: area under the ROC curve" in report(judged_by(load_all([tmp_path]), "auc"))
+
+
+# On the terminal
+
+
+def test_the_algorithm_that_serves_the_worst_best_leads():
+    assert leading(MEASURES["auc"], [[0.9, 0.5], [0.8, 0.7]]) == [False, True]
+    assert leading(MEASURES["log-loss"], [[0.1, 0.5], [0.3, 0.6]]) == [True, False]
+    assert leading(MEASURES["auc"], [[0.9, None], [0.8, 0.7]]) == [False, False]
+    assert leading(MEASURES["auc"], [[0.9, 0.5]]) == [False]
+
+
+def test_a_run_prints_the_measure_that_it_is_judged_by(command, tmp_path):
+    (tmp_path / "digits.toml").write_text(tiny("evaluation.measure=log-loss").toml())
+    ended = command("run", tmp_path / "digits.toml", "--out", tmp_path / "run", "--json")
+    assert ended.code == 0, ended.err
+    assert "Log loss of the final models, lower is better" in ended.err
+    (summary,) = json.loads(ended.out)["algorithms"].values()
+    assert (
+        summary["measures"]["log-loss"]["clusters"][1]["low"] < summary["measures"]["log-loss"]["clusters"][1]["high"]
+    )

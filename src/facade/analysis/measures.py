@@ -57,6 +57,14 @@ class Measure:
         """1 where more is better, -1 where less is."""
         return -1 if self.lower_is_better else 1
 
+    def value(self, value: float) -> str:
+        """A value in a sentence."""
+        return f"{100 * value:.1f}\u00a0%" if self.percent else f"{value:.3f}"
+
+    def difference(self, by: float) -> str:
+        """A difference in a sentence, without its unit."""
+        return f"{100 * by:.1f}" if self.percent else f"{by:.3f}"
+
     def worst(self, values: Sequence[float] | Floats) -> float:
         """The worst of some values."""
         return float(max(values) if self.lower_is_better else min(values))
