@@ -112,12 +112,12 @@ MEASURES: dict[str, Measure] = {
 _COLUMNS = {"auc": 0, "log-loss": 2, "calibration-error": 4}
 
 
-def recorded(rows: Sequence[Row]) -> Floats | None:
+def recorded(rows: Sequence[Row], name: str = "measures") -> Floats | None:
     """[n, 5] of the rows of an evaluation: AUC, its variance, log loss, the variance of that, calibration error; NaN
-    for what there is not. None: an older version wrote the rows."""
-    if not all("measures" in row for row in rows):
+    for what there is not. None: an older version wrote the rows, or there are no validation data."""
+    if not all(name in row for row in rows):
         return None
-    each = [row["measures"] for row in rows]
+    each = [row[name] for row in rows]
     flat = [[*(one["auc"] or (None, None)), *one["log_loss"], one["calibration_error"]] for one in each]
     return np.array(flat, dtype=np.float64)
 

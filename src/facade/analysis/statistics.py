@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from facade.analysis import metrics
-from facade.analysis.measures import ACCURACY, Measure
+from facade.analysis.measures import ACCURACY, MEASURES, Measure, values
 from facade.analysis.metrics import Counts, Floats
 from facade.analysis.node_values import (
     is_judged,
@@ -146,10 +146,15 @@ def judged(evaluation: Evaluation, cluster: Counts | None, by: Measure) -> Numbe
 
 
 def validated(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
-    """The same on validation data, and the mean `loss`; nothing where there are none."""
+    """The same on validation data, by accuracy, the mean `loss`, and the means of other measures by their names;
+    nothing where there are none."""
     if evaluation.validation is None or evaluation.validation_loss is None:
         return {}
-    return _by_name(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+    named = _by_name(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+    for name, other in MEASURES.items():
+        mean = mean_of_known(values(other, evaluation.validation, evaluation.validation_beside))
+        named |= {} if other == ACCURACY or math.isnan(mean) else {name: mean}
+    return named
 
 
 def _by_name(measured: dict[str, object]) -> Numbers:

@@ -49,6 +49,8 @@ class Evaluation:
     """[n, C, C] predictions under the one that does not count."""
     beside: Floats | None = None
     """[n, 5] what was measured beside the confusion matrices (`analysis.measures.recorded`); None in older runs."""
+    validation_beside: Floats | None = None
+    """[n, 5] the same on validation data."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ def _evaluation(rows: list[Row]) -> Evaluation:
         OTHER_PRIOR.get(other),
         column(f"{other}_confusion", np.int64),
         recorded(rows),
+        recorded(rows, "validation_measures"),
     )
 
 
