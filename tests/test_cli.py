@@ -9,6 +9,7 @@ import pytest
 
 from facade.algorithms import ALGORITHMS
 from facade.analysis.fairness_gate import CLAUSES
+from facade.analysis.measures import MEASURES
 from facade.analysis.metrics import METRICS
 from facade.core.topology import TOPOLOGIES
 from facade.data.partition import PARTITIONS
@@ -152,6 +153,7 @@ def test_the_python_example_prints_the_accuracy_of_both_clusters():
 NAMED = {
     "algorithms": ALGORITHMS, "datasets": SOURCES, "skews": SKEWS, "partitions": PARTITIONS, "models": MODELS,
     "topologies": TOPOLOGIES, "metrics": [*METRICS, *SELECTABLE, *(clause.number for clause in CLAUSES.values())],
+    "measures": MEASURES,
     "settings": [
         "name", "seed", "algorithm.name", "override",
         *(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields),

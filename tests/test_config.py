@@ -36,7 +36,9 @@ def test_the_name_defaults_to_the_files_stem(tmp_path):
     assert Experiment.load(tmp_path / "ward-7.toml").name == "ward-7"
 
 
-@pytest.mark.parametrize("setting", ["name=x", "data.root=elsewhere", "runtime.threads=3", "runtime.shards=4"])
+@pytest.mark.parametrize(
+    "setting", ["name=x", "data.root=elsewhere", "evaluation.measure=auc", "runtime.threads=3", "runtime.shards=4"]
+)
 def test_what_cannot_change_the_result_is_not_hashed(setting):
     assert Experiment.of(DIGITS, [setting]).hash == Experiment.of(DIGITS).hash
 

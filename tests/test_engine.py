@@ -11,6 +11,7 @@ from facade.core import tree
 from facade.core.engine import evaluate
 from facade.core.messages import EVERYONE
 from facade.core.plan import Network
+from facade.learning.measures import measured
 from facade.learning.stopwatch import Stopwatch
 from facade.testing.contract import tiny
 from facade.testing.driven import driven, one_turn, prepared
@@ -50,6 +51,23 @@ def test_validation_numbers_are_measured_on_validation_data():
     finals = [row for row in journey.rows() if row["kind"] == "final"]
     assert [row["validation_confusion"] for row in finals] == expected.confusion.tolist()
     assert expected.confusion[0].sum() == len(parts.validations[0]) != len(parts.tests[0])
+
+
+def test_rows_hold_measures_of_the_outputs_that_gave_the_confusion_matrix():
+    setup = prepared(tiny("el", "data.validation=0.2"))
+    journey, parts = driven(setup), setup.federation
+    tested = [row for row in journey.rows() if row["kind"] != "round"]
+    assert all(row["measures"]["log_loss"][0] == row["loss"] for row in tested)
+    assert all(row["validation_measures"]["log_loss"][0] == row["validation_loss"] for row in tested)
+    models = setup.algorithm.model(journey.state)
+    for row in (row for row in tested if row["kind"] == "final"):
+        test = parts.tests[parts.test_of[row["node"]]]
+        module = setup.learner.module(tree.rows(models, row["node"]))
+        with torch.no_grad():
+            logits = module(setup.learner.inputs.prepare(test.x, torch.float32, "cpu"))
+        auc, *_, calibration_error = measured(logits[None], test.y)[0].tolist()
+        assert row["measures"]["auc"][0] == pytest.approx(auc, rel=1e-3)
+        assert row["measures"]["calibration_error"] == pytest.approx(calibration_error, rel=1e-3)
 
 
 def test_a_part_of_the_test_sets_is_asked_for_by_name():

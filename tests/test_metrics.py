@@ -18,6 +18,12 @@ def test_fair_accuracy_weighs_clusters_equally_and_takes_the_largest_gap():
     assert metrics.fair_accuracy(np.array([0.8])) == pytest.approx(2 / 3 * 0.8 + 1 / 3)
 
 
+def test_balanced_accuracy_is_the_mean_over_the_classes_that_were_tested():
+    matrices = np.array([[[90, 0, 0], [8, 2, 0], [5, 0, 5]], [[90, 10, 0], [3, 1, 0], [0, 0, 0]]])
+    assert metrics.balanced_accuracy(matrices) == pytest.approx([(1 + 0.2 + 0.5) / 3, (0.9 + 0.25) / 2])
+    assert metrics.balanced_accuracy(uniform(0.7, each=9000)) == pytest.approx(0.7)
+
+
 def uniform(accuracy, classes=10, each=9_000_000):
     """Counts of a classifier that errs evenly on balanced classes."""
     wrong = round(each * (1 - accuracy) / (classes - 1))

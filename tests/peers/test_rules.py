@@ -281,6 +281,22 @@ def test_fairness_across_sites_is_computed_from_signed_files_alone(command, tmp_
         compare_sites([by_another], made.home("a") / "membership.json")
 
 
+def test_sites_are_compared_by_every_measure_that_their_files_hold(command, tmp_path):
+    made = federation(tmp_path)
+    final = site_facts("a", 9)["final"]
+    told = {"auc": [0.93, 0.0004], "log_loss": [0.3, None], "calibration_error": 0.05}
+    newer = signed_site(Site.load(made.home("a")), site_facts("a", 9) | {"final": final | {"measures": told}})
+    older = signed_site(Site.load(made.home("b")), site_facts("b", 8))
+    found = {site["id"]: site["measures"] for site in compare_sites([newer, older])["sites"]}
+    assert found["a"]["auc"]["value"] == 0.93
+    assert 0.87 < found["a"]["auc"]["low"] < 0.93 < found["a"]["auc"]["high"] < 0.97
+    assert found["a"]["log-loss"] == {"value": 0.3, "low": None, "high": None}
+    assert found["b"]["auc"]["value"] is None
+    assert found["b"]["balanced-accuracy"]["value"] == 0.8
+    lines = command("network", "report", newer, older).out.splitlines()
+    assert [line.split()[2] for line in lines if line.startswith(("a ", "b "))] == ["0.930", "-"]
+
+
 def signed_site(site, facts):
     """A site.json with a good signature, whatever it says."""
     key = identity.load_signing_key(site.home / identity.SIGNING_KEY)
@@ -303,6 +319,12 @@ def signed_site(site, facts):
         {"final": {"confusion": [[0, 0], [0, 0]]}},
         {"final": {"confusion": []}},
         {"final": {"confusion": [[10**30]]}},
+        {"final": {"confusion": [[9]], "measures": {"auc": [1.1, 0.0], "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [-1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [1e999, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": 0.5, "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": [1, 2, 3], "log_loss": [1, 1], "calibration_error": 0}}},
+        {"final": {"confusion": [[9]], "measures": {"auc": None, "log_loss": [1, -1], "calibration_error": 2}}},
     ],
     ids=str,
 )

@@ -202,11 +202,16 @@ def test_the_command_plays_a_site_and_says_what_joining_was_worth(tmp_path, up):
 
     homes = []
     on_free_ports(played)
-    alone = [row["confusion"] for row in run(TWO.with_("algorithm.name=local")).rows if row["kind"] == "final"]
-    for home, own in zip(homes, alone, strict=True):
+    finals = [
+        [row for row in run(experiment).rows if row["kind"] == "final"]
+        for experiment in (TWO, TWO.with_("algorithm.name=local"))
+    ]
+    for home, final, own in zip(homes, *finals, strict=True):
         told = json.loads((home / "run" / "site.json").read_text())["site"]
-        assert told["alone"]["confusion"] == own
-        together, apart = (metrics.accuracy(np.array([c]))[0] for c in (told["final"]["confusion"], own))
+        assert told["alone"] == {"confusion": own["confusion"], "measures": own["measures"]}
+        assert told["final"]["measures"] == final["measures"]
+        both = (told["final"]["confusion"], told["alone"]["confusion"])
+        together, apart = (metrics.accuracy(np.array([confusion]))[0] for confusion in both)
         assert told["gain"] == pytest.approx(together - apart)
 
 

@@ -118,6 +118,9 @@ def test_the_command_writes_everything_and_a_card_that_says_what_was_not_tested(
     assert re.search(rf"\| cluster {1 - mine} .*\| not tested \|", card)
     assert "## What it was not tested on" in card
     assert "test-set noise only" in card
+    measured = r"\| [\d.]+\W% \[[\d.]+\W%, [\d.]+\W%\] \| 0\.\d+ \[[\d., ]+\] \| [\d.]+ \[[\d., ]+\] \| 0\.\d+ \|"
+    assert re.search(rf"\| cluster {mine} .*{measured}", card)
+    assert "calibrated" not in card
     assert str(tmp_path) not in card
 
 

@@ -176,8 +176,9 @@ def test_choices_of_two_algorithms_with_one_class_name_are_both_kept(tmp_path, m
     assert written == ["selection.csv", "chosen-ward_a.Mine.toml", "chosen-ward_b.Mine.toml"]
 
 
-def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
-    grid = ["--grid", "training.lr=0.02,0.2", "--select", "validation.loss"]
+@pytest.mark.parametrize("number", ["loss", "auc"])
+def test_the_choice_never_looks_at_test_data(sweep, tmp_path, number):
+    grid = ["--grid", "training.lr=0.02,0.2", "--select", f"validation.{number}"]
     assert sweep(*grid).code == 0
     chosen = (tmp_path / "out" / "selection.csv").read_text()
     for rows in (tmp_path / "out").glob("*/rows.jsonl"):
@@ -186,10 +187,12 @@ def test_the_choice_never_looks_at_test_data(sweep, tmp_path):
             if "confusion" in row:
                 row["confusion"] = [[1] * 10] * 10
                 row["loss"] = 0.0
+                row["measures"] = {"auc": [0.5, 0.0], "log_loss": [0.0, 0.0], "calibration_error": 0.0}
         rows.write_text("".join(json.dumps(row) + "\n" for row in lines))
         unseal(rows.parent)
     assert sweep(*grid).code == 0
     assert (tmp_path / "out" / "selection.csv").read_text() == chosen
+    assert "yes" in chosen
 
 
 def test_a_point_with_a_failed_run_is_not_chosen(sweep, tmp_path):

@@ -1,7 +1,8 @@
-"""The fairness gate: clauses that runs must keep, judged from their recorded confusion matrices."""
+"""The fairness gate: clauses that runs must keep, judged from their recorded confusion matrices and measures."""
 
 from __future__ import annotations
 
+import math
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -9,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from facade.analysis.measures import ACCURACY, MEASURES, Measure
 from facade.analysis.statistics import ROUNDING, Estimate, alone, estimates
 from facade.analysis.table import ORACLE_NOTE, grouped, labels
 from facade.errors import ExperimentError, unknown
-from facade.runs.history import History
+from facade.runs.history import History, judged_by
 
 Bound = Literal["min", "max", "must"]
 Outcome = Literal["kept", "broken", "not judged"]
@@ -29,14 +31,22 @@ class Clause:
     low: float = 0.0
     high: float = 1.0
     """Limits that make sense."""
+    by_measure: bool = False
+    """Whether it is about what the runs are judged by; else it is about accuracies or heads in any case."""
 
 
 CLAUSES: dict[str, Clause] = {
     "min_cluster_accuracy": Clause("min", "worst_cluster", "final accuracy of the worst cluster"),
-    "max_gap": Clause("max", "gap", "largest difference between the clusters' final accuracies"),
+    "min_cluster": Clause("min", "worst_cluster", "measure of the worst cluster, if more is better", by_measure=True),
+    "max_cluster": Clause(
+        "max", "worst_cluster", "measure of the worst cluster, if less is better", high=math.inf, by_measure=True
+    ),
+    "max_gap": Clause("max", "gap", "largest difference between the clusters' final measures", by_measure=True),
     "max_equalized_odds": Clause("max", "eo", "equalized odds of the final models", high=2.0),
     "min_fair_accuracy": Clause("min", "fair_accuracy", "final fair accuracy"),
-    "min_gain_over_local": Clause("min", "worst_gain", "what the worst-off node gains over training alone", low=-1.0),
+    "min_gain_over_local": Clause(
+        "min", "worst_gain", "what the worst-off node gains over training alone", low=-1.0, by_measure=True
+    ),
     "must_separate": Clause("must", "separated", "no head serves two clusters, in any seed"),
     "must_settle": Clause("must", "settled", "every cluster has one head of its own, in every seed"),
 }
@@ -53,6 +63,8 @@ class Verdict:
     estimate: Estimate | None = None
     reason: str = ""
     """Why it could not be judged, or how it was broken, in words."""
+    measure: Measure = ACCURACY
+    """What it is about, where it is not about heads."""
 
     @property
     def close(self) -> bool:
@@ -64,7 +76,8 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        words = f"{self.clause} = {str(self.limit).lower()}: {self.outcome}"
+        of = "" if self.measure == ACCURACY else f" ({self.measure.word})"
+        words = f"{self.clause} = {str(self.limit).lower()}{of}: {self.outcome}"
         if self.estimate is not None and self.estimate.mean is not None and not isinstance(self.limit, bool):
             words += f", {self.estimate.mean:.4f}"
             if self.estimate.interval is not None:
@@ -75,26 +88,36 @@ class Verdict:
         return f"{words}; {self.reason}" if self.reason else words
 
 
-def read(path: str | Path) -> dict[str, float | bool]:
-    """The clauses of a contract file and their limits."""
+Contract = dict[str, float | bool | str]
+"""Clauses and their limits; and, where the contract says it, the `measure` by which runs are judged."""
+
+
+def read(path: str | Path) -> Contract:
+    """The contract of a file."""
     try:
         written = tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise ExperimentError(f"contract {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ExperimentError(f"contract {path} is not valid TOML: {error}") from None
+    measure = written.get("measure")
+    if measure is not None and measure not in MEASURES:
+        raise unknown("measure", str(measure), MEASURES)
     for name, limit in written.items():
-        _check(name, limit)
+        if name != "measure":
+            _check(name, limit, MEASURES[measure or ACCURACY.name])
     clauses = {name: limit for name, limit in written.items() if limit is not False}
-    if not clauses:
+    if not clauses.keys() - {"measure"}:
         raise ExperimentError(f"contract {path} has no clause; known: {', '.join(CLAUSES)}")
     return clauses
 
 
-def _check(name: str, limit: Any) -> None:
+def _check(name: str, limit: Any, measure: Measure) -> None:
     if name not in CLAUSES:
         raise unknown("clause", name, CLAUSES)
     clause = CLAUSES[name]
+    if clause.by_measure and not measure.limited:
+        clause = replace(clause, low=-math.inf if clause.low < 0 else 0.0, high=math.inf)
     if clause.bound == "must":
         if not isinstance(limit, bool):
             raise ExperimentError(f"{name} = {limit!r} makes no sense; expected true or false")
@@ -105,9 +128,33 @@ def _check(name: str, limit: Any) -> None:
         )
 
 
-def judge(contract: dict[str, float | bool], runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
+def judge(contract: Contract, runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
     """Every clause for every experiment among the runs (its seeds taken together); `against` are
-    further runs of `local`, beside those among the runs."""
+    further runs of `local`, beside those among the runs. Runs are judged by the measure that the contract says, else
+    by the one that they say themselves."""
+    limits = {name: limit for name, limit in contract.items() if not isinstance(limit, str)}
+    runs = judged_by(runs, str(contract["measure"]) if "measure" in contract else None)
+    _check_direction(limits, runs[0].measure)
+    if runs[0].measure == ACCURACY:
+        return _all_judged(limits, runs, against)
+    by_accuracy = _all_judged(limits, judged_by(runs, ACCURACY.name), against)
+    by_measure = _all_judged(limits, runs, against)
+    pairs = zip(by_accuracy, by_measure, strict=True)
+    return [ours if CLAUSES[ours.clause].by_measure else plain for plain, ours in pairs]
+
+
+def _check_direction(limits: dict[str, float | bool], measure: Measure) -> None:
+    wrong, right = ("min_cluster", "max_cluster") if measure.lower_is_better else ("max_cluster", "min_cluster")
+    if wrong in limits:
+        better = "less" if measure.lower_is_better else "more"
+        raise ExperimentError(
+            f"the contract has {wrong}, but runs are judged by {measure.name}, of which {better} is better; use {right}"
+        )
+
+
+def _all_judged(
+    contract: dict[str, float | bool], runs: Sequence[History], against: Sequence[History]
+) -> list[Verdict]:
     groups = grouped(runs)
     local = [*against, *(run for run in runs if run.algorithm == "local")]
     others = any(run.algorithm != "local" for run in runs)
@@ -120,11 +167,19 @@ def judge(contract: dict[str, float | bool], runs: Sequence[History], against: S
         itself = group[0].algorithm == "local" and others  # what those are measured against
         clauses = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
         for clause, limit in clauses.items():
-            verdict = _judged(name, clause, limit, estimated, oracle)
+            verdict = _of_measure(_judged(name, clause, limit, estimated, oracle), group[0].measure)
             if clause == "min_gain_over_local" and verdict.outcome != "not judged":
                 verdict = replace(verdict, reason=_other_effort(group, local))
             verdicts.append(verdict)
     return verdicts
+
+
+def _of_measure(verdict: Verdict, measure: Measure) -> Verdict:
+    """A verdict on runs that are judged by the measure, which they may not have."""
+    if verdict.outcome != "not judged" or measure == ACCURACY:
+        return replace(verdict, measure=measure)
+    lacking = f"or there is no {measure.word}, as in runs of older versions"
+    return replace(verdict, measure=measure, reason=f"{verdict.reason}; {lacking}")
 
 
 def _other_effort(group: Sequence[History], local: Sequence[History]) -> str:

@@ -24,6 +24,14 @@ def accuracy(confusion: Counts) -> Floats:
     return np.asarray(right / confusion.sum((-2, -1)), dtype=np.float64)
 
 
+def balanced_accuracy(confusion: Counts) -> Floats:
+    """The mean over classes of the share of right answers, of every matrix [..., C, C]; classes that were not tested
+    are left out."""
+    counts = confusion.sum(-1)
+    right = np.diagonal(confusion, axis1=-2, axis2=-1) / np.maximum(counts, 1)
+    return np.asarray(right.sum(-1) / (counts > 0).sum(-1), dtype=np.float64)
+
+
 def group_accuracy(confusion: Counts, cluster: Counts) -> Floats:
     """[G] mean of the node accuracies of every cluster."""
     nodes = accuracy(confusion)
@@ -121,6 +129,10 @@ METRICS: dict[str, str] = {
     "mean_gain": "accuracy minus that of training alone (a run of local): the mean over all nodes",
     "worst_gain": "the lowest gain of any node: below 0, it is worse off than alone",
     "loss": "cross-entropy: the mean over all nodes, on validation data only",
+    "balanced-accuracy": "mean over tested classes of right answers: the mean over all nodes, on validation data only",
+    "auc": "area under the ROC curve: the mean over all nodes, on validation data only",
+    "log-loss": "the same as loss",
+    "calibration-error": "confidence against right answers: the mean over all nodes, on validation data only",
     "fair_accuracy": "2/3 of the clusters' mean accuracy + 1/3 of (1 - largest gap between clusters)",
     "dp": "demographic parity: mean over classes of the gap in predicted shares",
     "eo": "equalized odds: mean over classes of the gaps in true + false positive rates",

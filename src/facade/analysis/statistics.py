@@ -2,7 +2,8 @@
 
 Numbers have names; those of the final evaluation are called as in `facade list metrics`, with
 `cluster_0`, `cluster_1`, ... for the clusters, `worst_cluster` for the lowest of them and `gap` for the
-largest difference.
+largest difference. They are accuracies, or what else the runs are judged by (`evaluation.measure`); worst is
+then the highest where less is better, and a gain is positive where a node is better off than alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from typing import NamedTuple
 import numpy as np
 
 from facade.analysis import metrics
+from facade.analysis.measures import ACCURACY, MEASURES, Measure, values
 from facade.analysis.metrics import Counts, Floats
+from facade.analysis.node_values import (
+    is_judged,
+    mean_of_known,
+    moved_values,
+    node_values,
+    of_nodes,
+    without_judged,
+)
 from facade.core import seeds
 from facade.core.plan import OTHER_PRIOR
 from facade.runs.federation_facts import differing_facts
@@ -78,8 +88,8 @@ def estimates(
     for name in names:
         points = [numbers_of_run.get(name) for numbers_of_run in each]
         interval = noise_interval(each[0][name], noise[name]) if name in noise else student_interval(points)
-        estimated[name] = Estimate(points, None if interval is None else possible(name, interval))
-    if len(runs) > 1 and "fair_accuracy" in estimated:
+        estimated[name] = Estimate(points, None if interval is None else possible(name, interval, runs[0].measure))
+    if len(runs) > 1 and "fair_accuracy" in estimated and runs[0].measure == ACCURACY:
         estimated["fair_accuracy_of_means"] = Estimate([_fair_of_means(estimated)])
     return estimated
 
@@ -92,17 +102,20 @@ def _fair_of_means(estimated: dict[str, Estimate]) -> float:
 
 def numbers(run: History, target: float | None = None, local: Sequence[History] = ()) -> Numbers:
     """The numbers of one run."""
-    named = tested(run.final, run.cluster)
-    every = [*(tested(evaluation, run.cluster) for evaluation in run.evaluations), named]
-    observed = [name for name in named if name in ("fair_accuracy", "all") or name.startswith("cluster_")]
-    named |= {f"highest_{name}": max(numbers[name] for numbers in every) for name in observed}
+    named = judged(run.final, run.cluster, run.measure)
+    every = [*(judged(evaluation, run.cluster, run.measure) for evaluation in run.evaluations), named]
+    for name in [name for name in named if name in ("fair_accuracy", "all") or name.startswith("cluster_")]:
+        points = [numbers[name] for numbers in every if name in numbers]
+        lowest = run.measure.lower_is_better and name != "fair_accuracy"
+        named[f"{'lowest' if lowest else 'highest'}_{name}"] = min(points) if lowest else max(points)
     named |= {"bytes_per_node": float(run.heard.sum()), "bytes_final": run.heard_finally}
     named |= _under_other_prior(run)
     if target is not None and (reached := cost_to(run, target)) is not None:
         named |= {"rounds_to_target": float(reached.rounds), "bytes_to_target": reached.bytes}
     if (other := alone(run, local)) is not None:
         gain = gains(run, other)
-        named |= {"mean_gain": float(gain.mean()), "worst_gain": float(gain.min())}
+        gain = gain[~np.isnan(gain)]
+        named |= {"mean_gain": float(gain.mean()), "worst_gain": float(gain.min())} if len(gain) else {}
     if (heads := settlement(run)) is not None:
         named |= {"unused_heads": float(len(heads.unused)), "shared_heads": float(len(heads.shared))}
         if heads.settling_round is not None:
@@ -120,15 +133,28 @@ def _under_other_prior(run: History) -> Numbers:
 
 
 def tested(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
-    """The numbers of one evaluation on test data."""
+    """The numbers of one evaluation on test data, by accuracy."""
     return _by_name(measure(evaluation.confusion, cluster, evaluation.choice))
 
 
+def judged(evaluation: Evaluation, cluster: Counts | None, by: Measure) -> Numbers:
+    """The same by any measure."""
+    named = tested(evaluation, cluster)
+    if by == ACCURACY:
+        return named
+    return without_judged(named) | of_nodes(node_values(evaluation, by), cluster, evaluation.choice, by)
+
+
 def validated(evaluation: Evaluation, cluster: Counts | None) -> Numbers:
-    """The same on validation data, and the mean `loss`; nothing where there are none."""
+    """The same on validation data, by accuracy, the mean `loss`, and the means of other measures by their names;
+    nothing where there are none."""
     if evaluation.validation is None or evaluation.validation_loss is None:
         return {}
-    return _by_name(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+    named = _by_name(measure(evaluation.validation, cluster)) | {"loss": float(evaluation.validation_loss.mean())}
+    for name, other in MEASURES.items():
+        mean = mean_of_known(values(other, evaluation.validation, evaluation.validation_beside))
+        named |= {} if other == ACCURACY or math.isnan(mean) else {name: mean}
+    return named
 
 
 def _by_name(measured: dict[str, object]) -> Numbers:
@@ -145,12 +171,14 @@ def _by_name(measured: dict[str, object]) -> Numbers:
 # How sure
 
 
-def possible(name: str, interval: Interval) -> Interval:
+def possible(name: str, interval: Interval, by: Measure = ACCURACY) -> Interval:
     """The part of an interval in which the number can lie."""
-    low = -1.0 if name.endswith("_gain") else 0.0
     unlimited = name in ("dp_sum", "eo_sum", "loss") or name.startswith(
         ("bytes", "rounds", "settling", "unused", "shared")
     )
+    if not by.limited:
+        unlimited = unlimited or is_judged(name) or name.startswith("lowest_")
+    low = 0.0 if not name.endswith("_gain") else -math.inf if unlimited else -1.0
     high = math.inf if unlimited else 2.0 if name == "eo" else 1.0
     return interval._replace(low=max(interval.low, low), high=min(interval.high, high))
 
@@ -211,6 +239,12 @@ def _by_image(sums: Counts, images: Counts, generator: np.random.Generator) -> I
 
 def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
     """[RESAMPLES] draws of the final evaluation's numbers."""
+    if run.measure == ACCURACY:
+        return _accuracy_noise(run, local)
+    return without_judged(_accuracy_noise(run, [])) | _measure_noise(run, local)
+
+
+def _accuracy_noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
     shifts, draws = [], []
     for confusion in resampled(run.final.confusion, run.test_of):
         draws.append(_by_name(measure(confusion, run.cluster)))
@@ -221,10 +255,34 @@ def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
     moved = np.array(shifts) - np.mean(shifts, 0)
     noise["worst_node"] = (nodes + moved).min(1)
     if (other := alone(run, local)) is not None:
-        same = _of_same_nodes(other, run)
+        same = other.final.confusion[_same_nodes(other, run)]
         theirs = np.array([metrics.accuracy(c) for c in resampled(same, run.test_of, "local")])
         gain = gains(run, other) + moved - (theirs - theirs.mean(0))
         noise |= {"mean_gain": gain.mean(1), "worst_gain": gain.min(1)}
+    return noise
+
+
+def _measure_noise(run: History, local: Sequence[History]) -> dict[str, Floats]:
+    """The same of a measure that is no accuracy, from the variances of nodes; nothing of a number for which one is not
+    known."""
+    by, value = run.measure, node_values(run.final, run.measure)
+    drawn = moved_values(run.final, by, run.test_of, RESAMPLES, "measure")
+    unsure = np.isnan(drawn[0]) & ~np.isnan(value)
+    draws = [of_nodes(values, run.cluster, None, by) for values in drawn]
+    noise = {name: np.array([draw[name] for draw in draws]) for name in draws[0]}
+    if unsure.any():
+        of = set() if run.cluster is None else set(run.cluster.tolist()) - set(run.cluster[unsure].tolist())
+        return {name: noise[name] for name in (f"cluster_{c}" for c in of) if name in noise}
+    known = ~np.isnan(value)
+    shifts = drawn - drawn.mean(0)
+    if known.any():
+        noise["worst_node"] = by.better * (by.better * (value + shifts)[:, known]).min(1)
+    if (other := alone(run, local)) is not None:
+        nodes = _same_nodes(other, run)
+        theirs = moved_values(other.final, by, other.test_of, RESAMPLES, "measure-local")[:, nodes]
+        gain = gains(run, other) + by.better * (shifts - (theirs - theirs.mean(0)))
+        gain = gain[:, ~np.isnan(gains(run, other))]
+        noise |= {"mean_gain": gain.mean(1), "worst_gain": gain.min(1)} if np.isfinite(gain).all() and gain.size else {}
     return noise
 
 
@@ -240,12 +298,17 @@ class Cost(NamedTuple):
 
 
 def cost_to(run: History, target: float) -> Cost | None:
-    """Rounds and bytes at the first evaluation whose accuracy over all nodes reaches the target; the
-    final exchange counts if only the models after it do."""
+    """Rounds and bytes at the first evaluation whose accuracy (or what else the run is judged by) over all nodes
+    reaches the target; the final exchange counts if only the models after it do."""
+
+    def reached(evaluation: Evaluation) -> bool:
+        mean = mean_of_known(node_values(evaluation, run.measure))
+        return bool(run.measure.better * (mean - target) >= -ROUNDING)
+
     for evaluation in run.evaluations:
-        if metrics.accuracy(evaluation.confusion).mean() >= target - ROUNDING:
+        if reached(evaluation):
             return Cost(evaluation.round, float(run.heard[run.rounds <= evaluation.round].sum()))
-    if metrics.accuracy(run.final.confusion).mean() >= target - ROUNDING:
+    if reached(run.final):
         return Cost(run.final.round, float(run.heard.sum()) + run.heard_finally)
     return None
 
@@ -265,17 +328,24 @@ def alone(run: History, local: Sequence[History]) -> History | None:
         and not differing_facts(other.data, run.data)
         and np.isin(run.nodes, other.nodes).all()
     ]
-    return max(same, key=lambda other: metrics.accuracy(other.final.confusion).mean(), default=None)
+
+    def reached(other: History) -> float:
+        mean = mean_of_known(node_values(other.final, run.measure))
+        return -math.inf if math.isnan(mean) else run.measure.better * mean
+
+    return max(same, key=reached, default=None)
 
 
 def gains(run: History, other: History) -> Floats:
-    """[n] final accuracy of every node minus what it reaches in the other run, in which others may be honest."""
-    return metrics.accuracy(run.final.confusion) - metrics.accuracy(_of_same_nodes(other, run))
+    """[n] how much better every node's final accuracy (or what else the run is judged by) is than in the other run, in
+    which others may be honest; NaN where one of the two is not known."""
+    theirs = node_values(other.final, run.measure)[_same_nodes(other, run)]
+    return run.measure.better * (node_values(run.final, run.measure) - theirs)
 
 
-def _of_same_nodes(other: History, run: History) -> Counts:
-    """[n, C, C] what the nodes of a run came to in another one."""
-    return other.final.confusion[np.searchsorted(other.nodes, run.nodes)]
+def _same_nodes(other: History, run: History) -> Counts:
+    """[n] the places, among the nodes of another run, of those of a run."""
+    return np.searchsorted(other.nodes, run.nodes)
 
 
 @dataclass(frozen=True)

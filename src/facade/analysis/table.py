@@ -7,14 +7,17 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from facade.analysis.measured_sites import measured_sites
+from facade.analysis.measures import ACCURACY, Measure
+from facade.analysis.node_values import is_judged
 from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
 from facade.core.names import short_ones
 from facade.data.clusters import cluster_names
 from facade.experiment.decisive_settings import setting
-from facade.runs.history import History
+from facade.runs.history import History, judged_by
 
 ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
 PRIORS = {"flat": "as if all classes were equally frequent", "own": "with every node's own label shares added"}
@@ -53,6 +56,8 @@ class TableLine:
     """In words, whose accuracies these are and who attacks; None where nobody does."""
     never_learned: Sequence[int] = ()
     """Seeds with which the training loss never fell."""
+    measures: dict[str, Any] = field(default_factory=dict)
+    """Every measure of every site and cluster."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Table:
     lines: list[TableLine]
     unequal: Sequence[str] = ()
     """In words, settings of training that algorithms were not given alike."""
+    measure: Measure = ACCURACY
+    """What experiments are judged by."""
 
     @property
     def note(self) -> str:
@@ -70,6 +77,9 @@ class Table:
         several = any(len(line.seeds) > 1 for line in self.lines)
         single = any(len(line.seeds) == 1 for line in self.lines)
         parts = ["final = models after the final exchange; highest = best of all evaluations, seen on test data"]
+        if self.measure != ACCURACY:
+            gains = "; gains are positive where it is lower" if self.measure.lower_is_better else ""
+            parts.insert(0, f"{self.measure.word}: {self.measure.says}{gains}")
         if several:
             parts.append("over seeds: mean ± population std, [95 % Student-t interval]")
         if single:
@@ -141,6 +151,7 @@ def _differs(key: str, points: Sequence[dict[str, Any]]) -> bool:
 
 def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
     """The table of some runs. Runs of `local` among them are what gains are measured against."""
+    measure = judged_by(runs, None)[0].measure
     groups = grouped(runs)
     local = [run for run in runs if run.algorithm == "local"]
     lines = [
@@ -154,15 +165,18 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
             group[0].final.prior,
             group[0].attack,
             [run.seed for run in group if not run.learned],
+            measured_sites(group),
         )
         for label, group in zip(labels(groups), groups, strict=True)
     ]
     present = {name for line in lines for name in line.cells}
     if target is not None:  # even if nobody reached it
         present |= {"rounds_to_target", "bytes_to_target"}
-    columns = [column for column in _columns(runs, target) if column.name in present]
+    present |= {"all", *(f"cluster_{c}" for c in range(runs[0].clusters))}  # even if older runs do not have them
+    columns = [column for column in (_by(measure, each) for each in _columns(runs, target)) if column.name in present]
     keys = dict.fromkeys(key for group in groups for key in group[0].point if key.startswith("training."))
-    return Table(columns, lines, [sentence for key in keys if (sentence := unequal(groups, key)) is not None])
+    differing = [sentence for key in keys if (sentence := unequal(groups, key)) is not None]
+    return Table(columns, lines, differing, measure)
 
 
 def unequal(groups: Sequence[Sequence[History]], key: str) -> str | None:
@@ -178,10 +192,18 @@ def unequal(groups: Sequence[Sequence[History]], key: str) -> str | None:
     return f"{_PLURALS.get(key, f'Values of {key}')} differ: {each}"
 
 
+def _by(measure: Measure, column: Column) -> Column:
+    """A column as it is where experiments are judged by the measure."""
+    if measure == ACCURACY or not is_judged(column.name):
+        return column
+    heading = column.heading.replace("acc.", measure.heading)
+    return replace(column, heading=heading, scale=measure.scale, digits=measure.digits)
+
+
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
     clusters = max(run.clusters for run in runs)
     names = cluster_names([run.sizes for run in runs], clusters)
-    goal = "" if target is None else f"{100 * target:g}%"
+    goal = "" if target is None else f"{100 * target:g}%" if runs[0].measure.percent else f"{target:g}"
     return [
         *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(names)),
         Column("all", "all acc.", 100, 2),
@@ -275,7 +297,8 @@ def to_csv(table: Table) -> str:
 
 def to_json(table: Table) -> str:
     """Everything, for programs."""
-    return json.dumps({"note": table.note, "experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
+    about = {"note": table.note, "measure": table.measure.name}
+    return json.dumps(about | {"experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
 
 
 def _as_json(line: TableLine) -> dict[str, Any]:
@@ -290,6 +313,7 @@ def _as_json(line: TableLine) -> dict[str, Any]:
     }
     heads = [None if one is None else vars(one) | {"shares": one.shares.tolist()} for one in line.settlements]
     facts = {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
+    facts["measures"] = line.measures
     return facts if line.prior is None else facts | {"prior": line.prior}
 
 

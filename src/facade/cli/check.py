@@ -70,6 +70,7 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
         "experiment": verdict.experiment,
         "clause": verdict.clause,
         "limit": verdict.limit,
+        "measure": verdict.measure.name,
         "outcome": verdict.outcome,
         "mean": estimate.mean if estimate else None,
         "interval": estimate.interval._asdict() if estimate and estimate.interval else None,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from facade.cli.console import write_json
+from facade.cli.display_measures import print_measured
 from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
 from facade.core.types import Row
@@ -31,6 +32,7 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
     sizes = first.experiment.data.sizes or [first.n]
     console.print()
     print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
+    print_measured(console, results, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
         if words := prediction(result.summary, sizes):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from facade.peers.after.audit import Audit
 
 _UNHEARD = ("missed", "refused", "dropped")
-_NUMBERS = ("accuracy", "gain", "head", "images", "unused", "group", "gate")
+_NUMBERS = ("accuracy", "AUC", "gain", "head", "images", "unused", "group", "gate")
 _WORDS = ("unheard", "refused", "dropped")
 """Columns that hold a number, and those that do not."""
 
@@ -37,7 +37,17 @@ def print_sites(comparison: dict[str, Any]) -> None:
         head = "-" if site["choice"] is None else str(site["choice"])
         unheard = (", ".join(f"{id} {count}x" for id, count in site[why].items()) or "-" for why in _UNHEARD)
         shares = (f"{100 * site[whose]:.1f}" for whose in ("unused_by_others", "unused_of_group"))
-        numbers = f"{100 * site['accuracy']:.1f}", gain, head, str(site["images"]), *shares, str(site["gate_closed"])
+        auc = site["measures"]["auc"]["value"]
+        area = "-" if auc is None else f"{auc:.3f}"
+        numbers = (
+            f"{100 * site['accuracy']:.1f}",
+            area,
+            gain,
+            head,
+            str(site["images"]),
+            *shares,
+            str(site["gate_closed"]),
+        )
         table.add_row(site["id"], *numbers, *unheard)
     out.print(table)
     out.print(

@@ -109,6 +109,13 @@ def _metrics() -> Iterator[Line]:
         yield name, says, ""
 
 
+def _measures() -> Iterator[Line]:
+    from facade.analysis.measures import MEASURES
+
+    for name, measure in MEASURES.items():
+        yield name, measure.says, ""
+
+
 def _settings() -> Iterator[Line]:
     from facade.experiment.config import Experiment
     from facade.experiment.sections import SECTIONS
@@ -180,6 +187,7 @@ LISTS = {
     "guards": _guards,
     "attacks": _attacks,
     "metrics": _metrics,
+    "measures": _measures,
     "settings": _settings,
 }
 
@@ -188,7 +196,8 @@ def list_(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="algorithms, datasets, skews, partitions, models, topologies, guards, attacks, metrics or settings."
+            help="algorithms, datasets, skews, partitions, models, topologies, guards, attacks, metrics, measures"
+            " or settings."
         ),
     ] = None,
 ) -> None:

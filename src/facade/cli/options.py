@@ -14,4 +14,12 @@ Address = Annotated[
     str | None, typer.Option(help="Head of a running Ray cluster, host:port.", show_default="one of its own")
 ]
 Runs = Annotated[list[Path], typer.Argument(help="Run directories, or directories that hold runs.")]
+MeasureName = Annotated[
+    str | None,
+    typer.Option(
+        "--measure",
+        help="Judge by accuracy, balanced-accuracy, auc, log-loss or calibration-error.",
+        show_default="what the runs say",
+    ),
+]
 DataRoot = Annotated[Path, typer.Option(help="The directory that holds all data sets.")]

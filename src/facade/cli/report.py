@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import err, out
-from facade.cli.options import Runs
+from facade.cli.options import MeasureName, Runs
 from facade.cli.site_report import report_sites
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def report(
     ] = False,
     figures: Annotated[Path | None, typer.Option(help="Also write every figure as a file into this directory.")] = None,
     format: Annotated[str, typer.Option(help="Of those files: pdf, svg or png.")] = "pdf",
+    measure: MeasureName = None,
 ) -> None:
     """Write one self-contained page: verdict, table with intervals, charts, how to reproduce. Of the
     site.json files of real peers, print fairness across sites."""
@@ -36,7 +37,7 @@ def report(
         return
     from facade.errors import ExperimentError
     from facade.report.panels import FORMATS, need_plotting
-    from facade.runs.history import load_all
+    from facade.runs.history import judged_by, load_all
 
     if format not in FORMATS:
         raise ExperimentError(f"--format {format} is not possible; expected one of {', '.join(FORMATS)}")
@@ -44,7 +45,7 @@ def report(
     from facade.report import page as pages
     from facade.report import panels
 
-    histories = load_all(runs)
+    histories = judged_by(load_all(runs), measure)
     pages.write(histories, page, samples)
     out.print(f"Written: {page}", soft_wrap=True)
     if figures is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import out, write
-from facade.cli.options import Runs
+from facade.cli.options import MeasureName, Runs
 from facade.cli.wide_tables import TextColumn, print_wide
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ def show(
     target: Annotated[
         float | None, typer.Option(min=0, max=1, help="An accuracy, such as 0.63: what did it take to reach it?")
     ] = None,
+    measure: MeasureName = None,
     heads: Annotated[bool, typer.Option("--heads", help="Also show who chose which head, and when.")] = False,
 ) -> None:
     """Compare runs: runs that differ only in their seed make one line, with intervals."""
     from facade.analysis import table
     from facade.errors import ExperimentError
-    from facade.runs.history import load_all, unsealed
+    from facade.runs.history import judged_by, load_all, unsealed
 
     formats = {table.to_csv: csv, table.to_markdown: markdown, table.to_latex: latex, table.to_json: json}
     chosen = [write for write, wanted in formats.items() if wanted]
@@ -38,7 +39,7 @@ def show(
         raise ExperimentError("--csv, --markdown, --latex and --json exclude each other; give one of them")
     if chosen and heads:
         raise ExperimentError("--heads is for the screen; --json has the choice of heads in any case")
-    histories = load_all(runs)
+    histories = judged_by(load_all(runs), measure)
     comparison = table.tabulate(histories, target)
     if chosen:
         write(chosen[0](comparison))

@@ -22,6 +22,7 @@ from facade.data.federation import Federation
 from facade.data.samples import Labelled
 from facade.errors import DivergedError, ExperimentError
 from facade.learning.learner import Examined, Learner
+from facade.learning.measures import as_row
 
 P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741 - for inboxes
@@ -186,7 +187,7 @@ def _trained(algorithm: Algorithm[Any], turn: Turn, state: Any, online: Tensor) 
 def _evaluations(
     algorithm: Algorithm[Any], shard: Shard, plan: Plan, federation: Federation, state: Any, done: int
 ) -> list[Row]:
-    """One row per hosted node: the confusion matrix of its model on its test set."""
+    """One row per hosted node: the confusion matrix of its model on its test set, and the measures beside it."""
     with shard.learner.stopwatch.phase("evaluate"):
         models = algorithm.models(state) if plan.head == "oracle" else [algorithm.model(state)]
         tests = {"": federation.tests, "validation_": federation.validations, "triggered_": federation.triggered}
@@ -206,6 +207,7 @@ def _evaluations(
             for i, row in enumerate(rows):
                 row[f"{prefix}confusion"] = examined.confusion[i].tolist()
                 row[f"{prefix}loss"] = examined.loss[i].item()
+                row[f"{prefix}measures"] = as_row(examined.measures[i], row[f"{prefix}loss"])
                 if priors is not None:
                     row[f"{prefix}{OTHER_PRIOR[prior]}_confusion"] = examined.others[i, 0].tolist()
         choice = algorithm.notes(state).get("choice")

@@ -12,6 +12,7 @@ from facade.learning.parts import RUNNING_STATISTICS
 NOT_DECISIVE: dict[str, set[str] | None] = {
     "name": None,
     "data": {"root"},
+    "evaluation": {"measure"},
     "runtime": {"name", "threads", "shards"},
 }
 """Sections (None: the whole entry) and keys that do not determine a result."""
@@ -34,7 +35,7 @@ ADDED_LATER: dict[str, dict[str, Any]] = {
     "guard": {"rule": "none"},
     "attack": {"kind": "none", "nodes": [], "start": 0},
     "training": {"loss": "plain"},
-    "evaluation": {"prior": "auto"},
+    "evaluation": {"prior": "auto", "measure": "accuracy"},
 }
 """Fields that were added after experiments had been run, and the values with which they change nothing: with these an
 experiment is the one that was run before there was such a field. Defaults may be others."""

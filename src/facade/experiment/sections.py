@@ -150,6 +150,8 @@ class EvaluationSection(Section):
     prior: Literal["auto", "flat", "own"] = "auto"
     """Which predictions count with training.loss "balanced": for equally frequent classes, or with a node's own label
     shares added; "auto": own where nodes are tested on labels as they hold them, else flat."""
+    measure: Literal["accuracy", "balanced-accuracy", "auc", "log-loss", "calibration-error"] = "accuracy"
+    """What tables, reports and fairness gates judge the run by; all of them are recorded in any case."""
 
 
 class RuntimeSection(Section):

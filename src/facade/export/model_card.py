@@ -10,6 +10,7 @@ import numpy as np
 from facade.analysis import metrics
 from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
 from facade.analysis.table import PRIORS
+from facade.export.card_measures import measures_section
 from facade.runs.history import History
 
 
@@ -22,6 +23,7 @@ def card(
     who = f"node {node}" if len(same) == 1 else f"nodes {_listed(same)}"
     head = "" if run.final.choice is None else f" (head {int(run.final.choice[node])})"
     images = facts["images"]
+    measured = measures_section(run, _groups(run), [] if run.tested_by_oracle else same)
     parts = [
         f"# Model card: {experiment['name']}, {run.algorithm}, deployed by {who}{head}",
         f"A classifier of {len(run.classes)} classes: {', '.join(run.classes)}. Input: {input_words(facts)}."
@@ -29,6 +31,7 @@ def card(
         *([prediction_section(run.final.prior or "flat")] if is_balanced(experiment) else []),
         "## How good it is, and for whom",
         _accuracies(run, [] if run.tested_by_oracle else same) + (_ORACLE if run.tested_by_oracle else ""),
+        *([measured] if measured else []),
         f"Intervals: {LEVEL:.0%}, {TEST_NOISE}. Another seed would give another model; `facade show` over"
         " several seeds says how much that matters.",
         "## Data",
@@ -197,13 +200,16 @@ def _untested(run: History, same: Sequence[int], facts: dict[str, Any]) -> list[
     if run.experiment["runtime"]["precision"] == "bf16":
         lines.append("the full precision in which it is written: the run computed, and tested, in bfloat16")
     lines.append(f"anything but the test split of `{run.experiment['data']['source']}`: other sites, devices, years")
-    return [*lines, *never_tested(facts["stored"])]
+    return [*lines, *never_tested(facts["stored"], run.final.beside is not None and not run.tested_by_oracle)]
 
 
-def never_tested(stored: str) -> list[str]:
-    """What no model here was tested on."""
+def never_tested(stored: str, calibrated: bool = False) -> list[str]:
+    """What no model here was tested on; calibrated: that was measured."""
     altered = "damaged, shifted or deliberately altered images, and images of other things: it always answers"
-    scores = "how well its scores are calibrated, and what they reveal about the training data"
+    unknown = "what its scores reveal about the training data"
+    scores = (
+        unknown if calibrated else "how well its scores are calibrated, and what they reveal about the training data"
+    )
     return [altered, scores] if stored == "uint8" else [scores]
 
 

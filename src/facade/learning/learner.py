@@ -30,6 +30,7 @@ from facade.learning.executor import Batches, Executor, ModelPart
 from facade.learning.inputs import Inputs
 from facade.learning.looped import Looped
 from facade.learning.machine import cores
+from facade.learning.measures import measured
 from facade.learning.optimisers import Memory, Optimiser
 from facade.learning.parts import divided
 from facade.learning.running_statistics import running_statistics, running_variances
@@ -71,7 +72,7 @@ class Features(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """The outcome of an evaluation: all metrics follow from the confusion matrices."""
+    """The outcome of an evaluation: most metrics follow from the confusion matrices."""
 
     confusion: Tensor
     """[S, C, C] counts, true class by predicted class."""
@@ -79,6 +80,8 @@ class Examined(NamedTuple):
     """[S] mean loss, float64."""
     others: Tensor
     """[S, p, C, C] counts of the same outputs under p other priors; none without priors."""
+    measures: Tensor
+    """[S, 4] what `learning.measures` makes of the outputs."""
 
 
 @dataclass(frozen=True)
@@ -309,10 +312,12 @@ class Learner:
             test, rows = work
             some = tree.rows(models, rows)
             theirs = None if priors is None else [priors[row] for row in rows.tolist()]
-            pieces = (test[start : start + 1024] for start in range(0, len(test), 1024))
-            counts = (_counted(self.executor.logits(some, piece.x).cpu(), piece.y, theirs) for piece in pieces)
+            pieces = [test[start : start + 1024] for start in range(0, len(test), 1024)]
+            logits = [self.executor.logits(some, piece.x).cpu() for piece in pieces]
+            counts = (_counted(out, piece.y, theirs) for out, piece in zip(logits, pieces, strict=True))
             sums = reduce(lambda one, other: tree.map(torch.add, one, other), counts)
-            return sums._replace(loss=sums.loss / len(test))
+            measures = measured(torch.cat(logits, 1), test.y, theirs)
+            return Examined(sums.confusion, sums.loss / len(test), sums.others, measures)
 
         of_test = [torch.from_numpy(np.nonzero(test_of == number)[0]) for number in range(len(tests))]
         work = [
@@ -362,8 +367,16 @@ class Learner:
             )
 
 
-def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> Examined:
-    """Outputs [b, m, C] of models for m samples of classes y, as `Learner.examine` says; losses are sums."""
+class _Counted(NamedTuple):
+    """What can be added up over pieces of a test set: as in `Examined`, but losses are sums."""
+
+    confusion: Tensor
+    loss: Tensor
+    others: Tensor
+
+
+def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> _Counted:
+    """Outputs [b, m, C] of models for m samples of classes y, as `Learner.examine` says."""
     if priors is None:
         return _judged(logits.unsqueeze(1), y)
     pairs = zip(logits, priors, strict=True)
@@ -371,11 +384,11 @@ def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> Examined
     return tree.concat([_judged(part, y) for part in parts])
 
 
-def _judged(logits: Tensor, y: Tensor) -> Examined:
+def _judged(logits: Tensor, y: Tensor) -> _Counted:
     """The same of outputs [b, 1 + p, m, C] to which priors were added."""
     size, views, _, classes = logits.shape
     cells = y * classes + logits.argmax(-1)
     counts = torch.zeros(size, views, classes * classes, dtype=torch.int64)
     counts = counts.scatter_add_(2, cells, torch.ones_like(cells)).view(size, views, classes, classes)
     losses = functional.cross_entropy(logits[:, 0].transpose(1, 2), y.expand(size, -1), reduction="none")
-    return Examined(counts[:, 0], losses.double().sum(1), counts[:, 1:])
+    return _Counted(counts[:, 0], losses.double().sum(1), counts[:, 1:])

@@ -38,9 +38,17 @@ def accuracy(comparison: Comparison, rows: Rows) -> Figure:
     """One panel per cluster, one line per experiment."""
     names = [subject.label for subject in comparison.subjects]
     reach = reach_of([row for row in rows if row["what"] in comparison.clusters])
-    chart = over_rounds(names, "accuracy, %", reach=reach)
-    panels = [Panel(chart, rows_of(rows, name), f"Accuracy of {_with_article(name)}") for name in comparison.clusters]
-    return Figure("accuracy", "Accuracy per cluster over rounds", _SEEDS_NOTE, panels)
+    chart, word = over_rounds(names, comparison.measure.axis, reach=reach), _capital(comparison.measure.word)
+    panels = [
+        Panel(chart, drawn, f"{word} of {_with_article(name)}")
+        for name in comparison.clusters
+        if (drawn := rows_of(rows, name))
+    ]
+    return Figure("accuracy", f"{word} per cluster over rounds", _SEEDS_NOTE, panels)
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _with_article(name: str) -> str:
@@ -78,7 +86,9 @@ def over_rounds(
 
 
 def reach_of(rows: Rows) -> tuple[float, float]:
-    """What a y axis must cover to show all the rows."""
+    """What a y axis must cover to show all the rows; anything where there are none."""
+    if not rows:
+        return 0.0, 1.0
     low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
     room = 0.04 * (high - low) or 1.0
     return low - room, high + room
@@ -114,12 +124,12 @@ def fair_accuracy(comparison: Comparison, rows: Rows) -> Figure:
     wanted = {"fair_accuracy": "Fair accuracy", "worst_cluster": "The worst-served cluster"}
     panels = [
         Panel(
-            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else "accuracy, %"),
-            rows_of(rows, what),
+            over_rounds(names, "fair accuracy, %" if what == "fair_accuracy" else comparison.measure.axis),
+            drawn,
             title,
         )
         for what, title in wanted.items()
-        if len(comparison.clusters) > 1
+        if len(comparison.clusters) > 1 and (drawn := rows_of(rows, what))
     ]
     caption = "Fair accuracy rewards clusters that do well and alike: 2/3 of their mean accuracy + 1/3 of (1 - gap)."
     return Figure("fair", "Fair accuracy over rounds", caption, panels)
@@ -141,17 +151,21 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
     """Accuracy over the bytes a node had to hear for it."""
     names = [subject.label for subject in comparison.subjects]
     moving = [row for row in rows if row["mb"] > 0]
-    wanted = {"all": "Accuracy over all nodes", "worst_cluster": "The worst-served cluster"}
+    measure = comparison.measure
+    wanted = {"all": f"{_capital(measure.word)} over all nodes", "worst_cluster": "The worst-served cluster"}
     panels = [
-        Panel(over_rounds(names, "accuracy, %", "mb", "MB heard per node"), drawn, title)
+        Panel(over_rounds(names, measure.axis, "mb", "MB heard per node"), drawn, title)
         for what, title in wanted.items()
         if (drawn := rows_of(moving, what))
     ]
     alone = facts.accuracy_alone(comparison)
     caption = "What an accuracy costs: payload that a node heard, without the final exchange."
+    if measure.lower_is_better:
+        caption += " Lower is better."
     if alone is not None:
-        caption += f" Training alone hears nothing and reaches {alone:.1f} % over all nodes."
-    return Figure("traffic", "Accuracy for bytes", caption, panels)
+        reached = f"{alone:.1f} %" if measure.percent else f"{alone:.3f}"
+        caption += f" Training alone hears nothing and reaches {reached} over all nodes."
+    return Figure("traffic", f"{_capital(measure.word)} for bytes", caption, panels)
 
 
 # Heads
@@ -235,8 +249,9 @@ def node_gains(comparison: Comparison) -> Figure:
     many = len(comparison.runs[0].test_of) > facts.MOST_NODES
     names = list(dict.fromkeys(row["who"] for row in rows))
     given = theme.cluster_colours(comparison.clusters)
+    gained = "percentage points" if comparison.measure.percent else comparison.measure.word
     encodings: list[Any] = [
-        alt.X("gain:Q", title="percentage points gained over training alone"),
+        alt.X("gain:Q", title=f"{gained} gained over training alone"),
         alt.Y("who:N", title=None, sort=names),
         alt.YOffset("cluster:N", sort=comparison.clusters),
         alt.Color("cluster:N", title=None, scale=alt.Scale(domain=list(given), range=list(given.values()))),
@@ -263,7 +278,8 @@ def node_gains(comparison: Comparison) -> Figure:
 
 def pareto(comparison: Comparison) -> Figure:
     """Worst-cluster accuracy against bytes, marks as large as the time a run took."""
-    rows = facts.prices(comparison)
+    rows, measure = facts.prices(comparison), comparison.measure
+    unit = "%" if measure.percent else measure.word
     names = [row["who"] for row in rows]
     beaten = alt.condition("datum.front", alt.value(1), alt.value(0.35))
     edge = alt.condition("datum.front", alt.value(1.5), alt.value(0))
@@ -272,7 +288,7 @@ def pareto(comparison: Comparison) -> Figure:
         .mark_point(filled=True, stroke="#8C8C8C", size=120)
         .encode(
             alt.X("mb:Q", title="MB heard per node", axis=alt.Axis(tickCount=5), scale=alt.Scale(padding=14)),
-            alt.Y("worst:Q", title="worst cluster, %", scale=alt.Scale(zero=False, padding=18)),
+            alt.Y("worst:Q", title=f"worst cluster, {unit}", scale=alt.Scale(zero=False, padding=18)),
             colour(names),
             shape(names),
             opacity=beaten,
@@ -283,6 +299,9 @@ def pareto(comparison: Comparison) -> Figure:
     if any(row["seconds"] is not None for row in rows):
         legend = alt.Legend(orient="top", columns=4, symbolType="circle", symbolFillColor="#8C8C8C", tickCount=3)
         marks = marks.encode(alt.Size("seconds:Q", title="seconds", scale=alt.Scale(range=[60, 600]), legend=legend))
-    caption = "Up and left is better, small is fast. Faded: beaten by another in accuracy, bytes and time at once."
+    way = "Down" if measure.lower_is_better else "Up"
+    caption = (
+        f"{way} and left is better, small is fast. Faded: beaten by another in {measure.word}, bytes and time at once."
+    )
     panels = [Panel(marks, rows, height=280, wide=True)] if len(rows) > 1 else []
     return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, panels, columns=1)

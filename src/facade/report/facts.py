@@ -1,7 +1,8 @@
 """What a page shows, as plain rows: computed from runs, before anything is drawn.
 
 Runs with the same data and model make one comparison; in it, runs that differ only in their seed make
-one subject. Rows hold numbers as they are drawn: accuracy in percent, traffic in megabytes.
+one subject. Rows hold numbers as they are drawn: accuracy in percent, traffic in megabytes. What is said of
+accuracy here holds for whatever else runs are judged by (`evaluation.measure`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from facade.analysis import metrics
-from facade.analysis.statistics import Estimate, alone, estimates, gains, settlement, tested
+from facade.analysis.measures import Measure
+from facade.analysis.node_values import mean_of_known, node_values
+from facade.analysis.statistics import Estimate, alone, estimates, gains, judged, settlement
 from facade.analysis.table import grouped, labels, short_keys
 from facade.core.names import short, short_ones
 from facade.data.clusters import cluster_names
@@ -27,8 +29,8 @@ Rows = list[dict[str, Any]]
 
 MOST_NODES = 64
 """Beyond this many nodes, pictures of single nodes become pictures of how many there are."""
-SHOWN = {"fair_accuracy": 100.0, "all": 100.0, "worst_cluster": 100.0, "dp": 1.0, "eo": 1.0}
-"""Numbers of an evaluation that are drawn over rounds, and their scale."""
+SHOWN = {"fair_accuracy": 100.0, "all": None, "worst_cluster": None, "dp": 1.0, "eo": 1.0}
+"""Numbers of an evaluation that are drawn over rounds, and their scale; None: that of the measure."""
 _BINS = 24
 _MOST_SHARES = 200
 
@@ -65,6 +67,11 @@ class Comparison:
     def runs(self) -> list[History]:
         """The runs of all subjects."""
         return [run for subject in self.subjects for run in subject.runs]
+
+    @property
+    def measure(self) -> Measure:
+        """What they are judged by."""
+        return self.runs[0].measure
 
     def clusters_of(self, run: History) -> list[str]:
         """[n] the name of every node's cluster."""
@@ -150,11 +157,11 @@ def _moments(run: History, comparison: Comparison) -> Iterator[tuple[tuple[bool,
 
 
 def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> dict[str, float]:
-    numbers = tested(evaluation, run.cluster)
-    drawn = {name: scale * numbers[name] for name, scale in SHOWN.items() if name in numbers}
-    if run.cluster is None:
-        return drawn | {comparison.clusters[0]: 100 * numbers["all"]}
-    return drawn | {name: 100 * numbers[f"cluster_{c}"] for c, name in enumerate(comparison.clusters)}
+    numbers, scale = judged(evaluation, run.cluster, run.measure), run.measure.scale
+    drawn = {name: (own or scale) * numbers[name] for name, own in SHOWN.items() if name in numbers}
+    of = ["all"] if run.cluster is None else [f"cluster_{c}" for c in range(len(comparison.clusters))]
+    named = zip(comparison.clusters, of, strict=True)
+    return drawn | {cluster: scale * numbers[name] for cluster, name in named if name in numbers}
 
 
 def _heard(run: History, round: int) -> float:
@@ -211,8 +218,10 @@ def node_gains(comparison: Comparison) -> Rows:
             continue
         first = subject.runs[0]
         nodes = zip(first.nodes.tolist(), comparison.clusters_of(first), np.mean(each, 0), strict=True)
+        scale = comparison.measure.scale
         for node, cluster, gain in nodes:
-            rows.append({"who": subject.label, "node": node, "cluster": cluster, "gain": _tidy(100 * gain)})
+            if not np.isnan(gain):
+                rows.append({"who": subject.label, "node": node, "cluster": cluster, "gain": _tidy(scale * gain)})
     return rows
 
 
@@ -241,17 +250,22 @@ def prices(comparison: Comparison) -> Rows:
     rows: Rows = []
     for subject in comparison.subjects:
         worst = _mean(subject, "worst_cluster" if "worst_cluster" in subject.estimates else "all")
+        if worst is None:
+            continue
         seconds = [taken for run in subject.runs if (taken := _seconds(run)) is not None]
-        price = {"mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6), "worst": _tidy(100 * (worst or 0))}
+        price = {
+            "mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6),
+            "worst": _tidy(comparison.measure.scale * worst),
+        }
         rows.append({"who": subject.label} | price | {"seconds": _tidy(np.mean(seconds)) if seconds else None})
     for row in rows:
-        row["front"] = not any(_beats(other, row) for other in rows)
+        row["front"] = not any(_beats(other, row, comparison.measure.better) for other in rows)
     return rows
 
 
-def _beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _beats(one: dict[str, Any], other: dict[str, Any], better: int) -> bool:
     """At least as good in everything known of both, and better in something."""
-    pairs = [(one["worst"], other["worst"]), (-one["mb"], -other["mb"])]
+    pairs = [(better * one["worst"], better * other["worst"]), (-one["mb"], -other["mb"])]
     if one["seconds"] is not None and other["seconds"] is not None:
         pairs.append((-one["seconds"], -other["seconds"]))
     return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
@@ -271,8 +285,10 @@ def _seconds(run: History) -> float | None:
 def accuracy_alone(comparison: Comparison) -> float | None:
     """Accuracy over all nodes, in percent, of training alone, with each seed at its best (such as of several
     learning rates); None if it is not among the runs."""
-    best: dict[int, float] = {}
+    seeds: dict[int, list[float]] = {}
     for run in comparison.runs:
-        if run.algorithm == "local":
-            best[run.seed] = max(best.get(run.seed, 0.0), float(metrics.accuracy(run.final.confusion).mean()))
-    return 100 * float(np.mean(list(best.values()))) if best else None
+        reached = mean_of_known(node_values(run.final, run.measure))
+        if run.algorithm == "local" and not np.isnan(reached):
+            seeds.setdefault(run.seed, []).append(reached)
+    best = [comparison.measure.best(values) for values in seeds.values()]
+    return comparison.measure.scale * float(np.mean(best)) if best else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from facade.analysis.measures import ACCURACY, Measure
 from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
 from facade.analysis.table import PRIORS, in_short, unequal
 from facade.core.plan import OTHER_PRIOR
@@ -22,12 +23,20 @@ def verdicts(comparison: Comparison) -> list[str]:
         return [_alone(lead, comparison)]
     kind, among = ("FACADE ", ours) if ours else ("", comparison.subjects)
     picked = f" {lead.label} is the best of {len(among)} {kind}experiments on these very test data."
-    return [_against(lead, other, comparison) + (picked if among[1:] else "") for other in others]
+    return [
+        _against(lead, other, comparison) + (picked if among[1:] and _served(lead).mean is not None else "")
+        for other in others
+    ]
 
 
 def leader(comparison: Comparison) -> Subject:
     """FACADE where it takes part (the best of several), else whoever serves the worst cluster best."""
-    return max(_ours(comparison) or comparison.subjects, key=lambda subject: _served(subject).mean or 0.0)
+
+    def served(subject: Subject) -> float:
+        mean = _served(subject).mean
+        return -math.inf if mean is None else comparison.measure.better * mean
+
+    return max(_ours(comparison) or comparison.subjects, key=served)
 
 
 def _ours(comparison: Comparison) -> list[Subject]:
@@ -35,12 +44,13 @@ def _ours(comparison: Comparison) -> list[Subject]:
 
 
 def _served(subject: Subject) -> Estimate:
-    return subject.estimates.get(_SERVED) or subject.estimates["all"]
+    return subject.estimates.get(_SERVED) or subject.estimates.get("all") or Estimate([None] * len(subject.runs))
 
 
 def _alone(subject: Subject, comparison: Comparison) -> str:
     accuracy, where = _served(subject), _worst(comparison)
-    sentence = f"{subject.label} gives {where} {_percent(accuracy.mean)}{_bracket(accuracy.interval)}."
+    measure = comparison.measure
+    sentence = f"{subject.label} gives {where} {_named(measure, accuracy.mean)}{_bracket(accuracy.interval, measure)}."
     return sentence + _heads(subject) + _leaked(subject) + _never_learned(subject)
 
 
@@ -51,7 +61,8 @@ def _worst(comparison: Comparison) -> str:
 def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
     ours, theirs = _served(lead), _served(other)
     if ours.mean is None or theirs.mean is None:
-        return f"{lead.label} and {other.label} cannot be compared: a run has no accuracy."
+        return f"{lead.label} and {other.label} cannot be compared: a run has no {comparison.measure.word}."
+    measure = comparison.measure
     pairs, seeds = _common(lead, other)
     if len(pairs) > 1:
         means = tuple(sum(side) / len(pairs) for side in zip(*pairs, strict=True))
@@ -59,22 +70,24 @@ def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
     else:
         means, interval, seeds = (ours.mean, theirs.mean), _noise_of_difference(ours, theirs), ""
     by = means[0] - means[1]
-    values = f"{_percent(means[0])} against {_percent(means[1])}{seeds}"
+    values = f"{_named(measure, means[0])} against {measure.value(means[1])}{seeds}"
     if interval is None:
         sentence = (
-            f"{lead.label} gives {_worst(comparison)} {_percent(means[0])}, {other.label} {_percent(means[1])};"
+            f"{lead.label} gives {_worst(comparison)} {_named(measure, means[0])}, {other.label}"
+            f" {measure.value(means[1])};"
             " how sure the difference is, one seed against several cannot tell"
         )
     elif interval.low <= 0 <= interval.high:
         sentence = (
             f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
-            f" {values}, difference {_points(by)}{_points_bracket(interval)}"
+            f" {values}, difference {measure.difference(by)}{_points_bracket(interval, measure)}"
         )
     else:
-        word = "better" if by > 0 else "worse"
+        word = "better" if measure.better * by > 0 else "worse"
+        points = f"{measure.difference(abs(by))}{' points' if measure.percent else ''}"
         sentence = (
-            f"{lead.label} serves {_worst(comparison)} {word} than {other.label} by {_points(abs(by))} points:"
-            f" {values}{_points_bracket(interval)}"
+            f"{lead.label} serves {_worst(comparison)} {word} than {other.label} by {points}:"
+            f" {values}{_points_bracket(interval, measure)}"
         )
     return f"{sentence}{_odds(lead, other)}.{_heads(lead)}{_unlike(lead, other)}"
 
@@ -177,20 +190,24 @@ def _percent(value: float | None) -> str:
     return "an unknown accuracy" if value is None else f"{100 * value:.1f}\u00a0%"
 
 
-def _points(value: float) -> str:
-    return f"{100 * value:.1f}"
+def _named(measure: Measure, value: float | None) -> str:
+    """A value with the name of its measure, which an accuracy does without."""
+    if value is None:
+        return f"an unknown {measure.word}"
+    return measure.value(value) if measure == ACCURACY else f"{measure.word} {measure.value(value)}"
 
 
-def _bracket(interval: Interval | None) -> str:
-    return "" if interval is None else f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}; {_kind(interval)}]"
+def _bracket(interval: Interval | None, measure: Measure) -> str:
+    if interval is None:
+        return ""
+    return f" [{measure.difference(interval.low)}, {measure.difference(interval.high)}; {_kind(interval)}]"
 
 
-def _points_bracket(interval: Interval | None) -> str:
-    return (
-        ""
-        if interval is None
-        else f" (95\u00a0% interval {_points(interval.low)} to {_points(interval.high)}, {_kind(interval)})"
-    )
+def _points_bracket(interval: Interval | None, measure: Measure) -> str:
+    if interval is None:
+        return ""
+    ends = f"{measure.difference(interval.low)} to {measure.difference(interval.high)}"
+    return f" (95\u00a0% interval {ends}, {_kind(interval)})"
 
 
 def _kind(interval: Interval) -> str:

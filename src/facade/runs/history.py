@@ -9,18 +9,19 @@ import itertools
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import numpy as np
 
+from facade.analysis.measures import ACCURACY, MEASURES, Measure, recorded
 from facade.analysis.metrics import Counts, Floats
 from facade.core.plan import OTHER_PRIOR
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
-from facade.errors import RunDirectoryError
+from facade.errors import ExperimentError, RunDirectoryError, unknown
 from facade.experiment.decisive_settings import decisive_settings
 from facade.runs.federation_facts import differing_facts
 from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes, of_honest
@@ -47,6 +48,10 @@ class Evaluation:
     """Which prior counts, "flat" or "own"; None with the plain loss."""
     under_other_prior: Counts | None = None
     """[n, C, C] predictions under the one that does not count."""
+    beside: Floats | None = None
+    """[n, 5] what was measured beside the confusion matrices (`analysis.measures.recorded`); None in older runs."""
+    validation_beside: Floats | None = None
+    """[n, 5] the same on validation data."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class History:
     """Whether the training loss fell."""
     sealed: bool = False
     """Whether its files have checksums, with which they were compared; those of older versions have none."""
+    measure: Measure = ACCURACY
+    """What it is judged by."""
 
     @property
     def clusters(self) -> int:
@@ -206,6 +213,7 @@ def load(path: str | Path) -> History:
         survey=survey_of(gathered.one_node),
         learned=not training_facts(gathered.train_loss, len(facts["classes"])),
         sealed=bool(directory.seals),
+        measure=MEASURES[experiment["evaluation"].get("measure", ACCURACY.name)],
     )
 
 
@@ -253,6 +261,8 @@ def _evaluation(rows: list[Row]) -> Evaluation:
         column("validation_loss", np.float64),
         OTHER_PRIOR.get(other),
         column(f"{other}_confusion", np.int64),
+        recorded(rows),
+        recorded(rows, "validation_measures"),
     )
 
 
@@ -284,6 +294,19 @@ def unsealed(runs: Sequence[History]) -> str:
         return ""
     which = "Not sealed" if count == len(runs) else f"{count} of {len(runs)} runs are not sealed"
     return f"{which}: older than checksums, so that damage to their files would not be noticed."
+
+
+def judged_by(runs: Sequence[History], name: str | None) -> list[History]:
+    """The runs, judged by the measure of that name; None: by the one that all of them name themselves."""
+    if name is not None and name not in MEASURES:
+        raise unknown("measure", name, MEASURES)
+    named = sorted({run.measure.name for run in runs})
+    if name is None and len(named) > 1:
+        raise ExperimentError(
+            f"the runs are to be judged by different measures ({', '.join(named)}); name one of"
+            " them: --measure, or `measure` in a contract"
+        )
+    return [run if name is None else replace(run, measure=MEASURES[name]) for run in runs]
 
 
 def load_all(paths: Iterable[str | Path], whole: bool = False) -> list[History]:

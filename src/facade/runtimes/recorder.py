@@ -26,6 +26,7 @@ from facade.runs.checkpoint import Checkpoint, Checkpoints
 from facade.runs.environment import CODE, environment
 from facade.runs.guard_facts import backdoor_facts, guard_facts
 from facade.runs.honest_nodes import of_honest
+from facade.runs.measure_facts import measure_facts
 from facade.runs.result import Result, health_of_heads, judge, summarise
 from facade.runs.rows import in_order
 from facade.runs.run_directory import RunDirectory
@@ -248,8 +249,9 @@ class Recorder:
         """What the rows of the finished run say."""
         bad, cluster = self.setup.experiment.attack.nodes, self.setup.federation.cluster
         summary = summarise(rows, cluster, bad) | guard_facts(rows, self.setup)
+        finals = [row for row in of_honest(rows, bad) if row["kind"] == "final"]
+        summary["measures"] = measure_facts(finals, self.setup.federation)
         if self.setup.federation.triggered is not None:
-            finals = [row for row in of_honest(rows, bad) if row["kind"] == "final"]
             summary |= backdoor_facts(finals, cluster)
         return summary
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from facade.analysis.measures import MEASURES
 from facade.analysis.metrics import GROUP_METRICS
 from facade.analysis.statistics import validated
 from facade.core.names import short, short_ones
@@ -22,8 +23,9 @@ from facade.runs.checkpoint import Checkpoints
 from facade.runs.history import hash_of, load, point_of
 from facade.runs.run_directory import RunDirectory
 
-LOWER_IS_BETTER = {"loss", "gap", *GROUP_METRICS}
-SELECTABLE = ["all", "worst_node", "worst_cluster", "fair_accuracy", *sorted(LOWER_IS_BETTER)]
+LOWER_IS_BETTER = {"loss", "gap", *GROUP_METRICS, *(m.name for m in MEASURES.values() if m.lower_is_better)}
+HIGHER_IS_BETTER = ["all", "worst_node", "worst_cluster", "fair_accuracy", "balanced-accuracy", "auc"]
+SELECTABLE = [*HIGHER_IS_BETTER, *sorted(LOWER_IS_BETTER)]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from facade.export.model_card import (
 )
 from facade.export.package import WrittenPackage, package
 from facade.export.portable import Deployed
-from facade.peers.after.outcome import MODEL, Outcome, SiteFacts, deployed_model, read_site
+from facade.peers.after.outcome import MODEL, Measures, Outcome, SiteFacts, deployed_model, read_site
 from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Membership
@@ -59,6 +59,7 @@ def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, how: li
     confusion = np.array(facts.final.confusion)
     accuracy, head = float(metrics.accuracy(confusion)), facts.final.choice
     gain = "" if facts.gain is None else f" Training alone, this site reached {accuracy - facts.gain:.1%}."
+    measured = facts.final.measures
     parts = [
         f"# Model card: {facts.federation}, {facts.algorithm}, deployed by site '{facts.id}'"
         + ("" if head is None else f" (head {head})"),
@@ -68,10 +69,19 @@ def _card(facts: SiteFacts, membership: Membership, stored: torch.dtype, how: li
         *how,
         "## How good it is, and for whom",
         f"{accuracy:.1%} of this site's own {int(confusion.sum())} test samples are answered rightly.{gain}"
-        " Other sites may deploy other models; `facade network report` compares them.",
+        f"{_measured(measured)} Other sites may deploy other models; `facade network report` compares them.",
         "## What it was not tested on",
-        "\n".join(f"* {line}" for line in ("the data of any other site", *never_tested(kind))),
+        "\n".join(f"* {line}" for line in ("the data of any other site", *never_tested(kind, measured is not None))),
         "## Files",
         files,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _measured(measures: Measures | None) -> str:
+    """A sentence on what was measured beside accuracy; nothing where an older version did not."""
+    if measures is None:
+        return ""
+    auc = "" if measures.auc is None else f"AUC {measures.auc[0]:.3f}, "
+    others = f"log loss {measures.log_loss[0]:.3f}, calibration error {measures.calibration_error:.3f}"
+    return f" Beside accuracy: {auc}{others}."

@@ -104,10 +104,26 @@ def write_site(site: Site, facts: dict[str, Any]) -> Path:
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+AtLeastZero = Annotated[float, Field(ge=0)]
+
+
+class Measures(BaseModel):
+    """What is measured beside the confusion matrix: values, and the variances of two of them."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    auc: tuple[Share, AtLeastZero | None] | None
+    log_loss: tuple[AtLeastZero, AtLeastZero | None]
+    calibration_error: Share
+
+
 class FinalTest(BaseModel):
     """How a site's model did in the end."""
 
     confusion: list[list[Count]]
+    measures: Measures | None = None
+    """None in the files of older versions."""
     choice: int | None = None
 
     @field_validator("confusion")

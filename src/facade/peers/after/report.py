@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from facade.analysis import metrics
+from facade.analysis import measures, metrics
 from facade.errors import ExperimentError
 from facade.peers.after.outcome import SiteFacts, read_site
 from facade.peers.after.suspects import suspects, unused_share
@@ -38,6 +38,7 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
         {
             "id": site.id,
             "accuracy": float(accuracy[i]),
+            "measures": _measures(site),
             "gain": site.gain,
             "choice": site.final.choice,
             "images": site.images,
@@ -62,6 +63,14 @@ def compare_sites(paths: Sequence[Path], membership: Path | None = None) -> dict
         "losers": sorted(site.id for site in sites if site.gain is not None and site.gain < 0),
         "suspects": [asdict(suspect) for suspect in suspects(words)],
     }
+
+
+def _measures(site: SiteFacts) -> dict[str, Any]:
+    """Every measure of a site: value and ends of the interval, null for what is not known."""
+    row = {} if site.final.measures is None else {"measures": site.final.measures.model_dump()}
+    confusion = np.array([site.final.confusion], dtype=np.int64)
+    told = measures.facts(confusion, measures.recorded([row]), [site.id], np.zeros(1, np.int64), None)
+    return {name: facts["sites"][site.id] for name, facts in told.items()}
 
 
 class _Described(NamedTuple):

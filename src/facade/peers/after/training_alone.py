@@ -14,23 +14,22 @@ from facade.peers.node.site_epoch import SiteEpoch, inbox_of
 from facade.runs.rows import RowsFile
 
 
-def alone(epoch: SiteEpoch) -> list[list[int]]:
-    """The confusion matrix of this site's model after training alone, on the same batches."""
+def alone(epoch: SiteEpoch) -> Row:
+    """The confusion matrix and the measures of this site's model after training alone, on the same batches."""
     rounds = play(Local(), epoch.shard, epoch.plan, epoch.setup.federation)
     with one_intra_op_thread():
         played = drive(rounds, lambda post: inbox_of(epoch.number, post.outbox, {}, False))
-    confusion: list[list[int]] = played.rows[-1]["confusion"]
-    return confusion
+    return {key: played.rows[-1][key] for key in ("confusion", "measures")}
 
 
-def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int]] | None) -> dict[str, Any]:
+def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: Row | None) -> dict[str, Any]:
     """What site.json holds: counts and the ledger; no data, no weights."""
     last: dict[str, Row] = {}
     closed = 0
     for row in rows:
         last[row["kind"]] = row
         closed += row.get("gate_closed", False)
-    keep = ("round", "confusion", "flat_confusion", "own_confusion", "choice", "bytes", "gate_closed")
+    keep = ("round", "confusion", "flat_confusion", "own_confusion", "measures", "choice", "bytes", "gate_closed")
     site_facts: dict[str, Any] = {
         "id": outcome.id,
         "federation": outcome.federation,
@@ -46,8 +45,8 @@ def facts(outcome: Outcome, epoch: SiteEpoch, rows: RowsFile, own: list[list[int
         "gate_closed": closed,
     }
     if own is not None:
-        site_facts["alone"] = {"confusion": own}
-        site_facts["gain"] = _accuracy(last["final"]["confusion"]) - _accuracy(own)
+        site_facts["alone"] = own
+        site_facts["gain"] = _accuracy(last["final"]["confusion"]) - _accuracy(own["confusion"])
     return site_facts
 
 
