@@ -12,8 +12,16 @@ from facade.guards.last_gate import FLOOR, MEMORY, TIMES, passage
 from oracle import guard_loops as loops
 
 FAIR = GUARDS["fair"]()
+GUESSING = 8.0
 BY = loops.FairNumbers(
-    FAIR.own_data.times, FAIR.own_data.floor, FAIR.reach, FAIR.trimmed.share, fair_guard.ENOUGH, affordable=6
+    FAIR.own_data.times,
+    FAIR.own_data.floor,
+    loops.Known(FAIR.own_data.share, GUESSING),
+    FAIR.reach,
+    FAIR.kappa,
+    FAIR.trimmed.share,
+    fair_guard.ENOUGH,
+    affordable=6,
 )
 SLOW = {
     "fair": functools.partial(loops.fair, by=BY),
@@ -60,7 +68,7 @@ def part(seed, nodes=5, places=7, numbers=6, groups=1, missing=0.3, spread=1.0, 
         return (given - aim).square().sum(2)
 
     can = here & ((uniform(nodes, places) < judged) | own)
-    return PartHeard(values, held, here, own, group, can, losses, affordable, None, progress), aim
+    return PartHeard(values, held, here, own, group, can, losses, affordable, GUESSING, None, progress), aim
 
 
 def as_places(heard, aim, node):

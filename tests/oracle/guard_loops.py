@@ -120,11 +120,26 @@ def half_way(place: Place) -> Numbers:
     return [(mine + theirs) / 2 for mine, theirs in zip(place.held, place.value, strict=True)]
 
 
+class Known(NamedTuple):
+    """The share of what a node's own model knows that may be lost, and the loss of one that knows nothing."""
+
+    share: float
+    guessing: float
+
+
+NOTHING = Known(0.0, 0.0)
+
+
 def harmful(
-    places: list[Place], times: float, floor: float, affordable: int | None = None, several: int = 3
+    places: list[Place],
+    times: float,
+    floor: float,
+    known: Known = NOTHING,
+    affordable: int | None = None,
+    several: int = 3,
 ) -> list[bool]:
-    """Which raise the loss more than `times` what is usual, or the floor where too little says what is usual; of those
-    that can be judged, the `affordable` that differ most are."""
+    """Which raise the loss more than `times` what is usual, or what is accepted where too little says what is usual; of
+    those that can be judged, the `affordable` that differ most are."""
     (own,) = (p for p in places if p.own)
     before = own.loss(half_way(own))
     can = [i for i, p in enumerate(places) if p.other and p.judged]
@@ -132,7 +147,7 @@ def harmful(
     rises = {i: places[i].loss(half_way(places[i])) - before for i in suspects}
     enough = len(suspects) >= several and 2 * len(suspects) > sum(p.other for p in places)
     usual = max(lower_median(list(rises.values())), 0.0) if enough else 0.0
-    most = max(times * usual, floor)
+    most = max(times * usual, floor, known.share * (known.guessing - before))
     return [i in rises and not rises[i] <= most for i in range(len(places))]
 
 
@@ -145,26 +160,39 @@ class FairNumbers(NamedTuple):
 
     times: float
     floor: float
+    known: Known
     reach: float
+    kappa: float
     share: float
     enough: int
     affordable: int
 
 
 def fair(places: list[Place], progress: float, by: FairNumbers) -> Verdicts:
-    dropped = harmful(places, by.times, by.floor, by.affordable)
+    dropped = harmful(places, by.times, by.floor, by.known, by.affordable)
     (own,) = (p for p in places if p.own)
     comparable = [p.other and not out and p.group == own.group for p, out in zip(places, dropped, strict=True)]
     usual = lower_median([distance(p.value, p.held) for p, yes in zip(places, comparable, strict=True) if yes])
     values = []
     for place, out, yes in zip(places, dropped, comparable, strict=True):
-        radius = usual if yes and sum(comparable) >= by.enough - 1 else by.reach * norm(place.held)
+        radius = (
+            usual
+            if yes and sum(comparable) >= by.enough - 1
+            else by.reach * math.exp(-by.kappa * progress) * norm(place.held)
+        )
         values.append(place.held if out else moved(place, place.value, radius))
-    without_extremes = by_group(places, values, lambda members: trimmed_mean_of_each(members, by.share))
+    used = [p.here and not out for p, out in zip(places, dropped, strict=True)]
+
+    def of_group(group: int) -> list[Numbers]:
+        return [v for v, p, yes in zip(values, places, used, strict=True) if yes and p.group == group]
+
+    members = {group: of_group(group) for group in {p.group for p in places}}
     for i, place in enumerate(places):
-        if place.here and sum(p.here and p.group == place.group for p in places) >= by.enough:
-            values[i] = without_extremes[i]
-    return values, dropped
+        if used[i] and len(members[place.group]) >= by.enough:
+            values[i] = trimmed_mean_of_each(members[place.group], by.share)
+    of_kind = of_group(own.group)
+    mean = [sum(numbers) / len(numbers) for numbers in zip(*of_kind, strict=True)]
+    return [mean if out else value for value, out in zip(values, dropped, strict=True)], dropped
 
 
 def last_gate(rises: list[float], times: float, floor: float, memory: int) -> tuple[list[bool], float]:

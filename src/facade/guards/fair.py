@@ -8,6 +8,7 @@ and leaving out extremes undoes what few of those heard have in common, such as 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -28,8 +29,11 @@ class Fair(Guard):
 
     gate = True
     reach: float = 0.5
-    """Where too little was heard to compare, the share of its norm that one's own may be moved by."""
-    own_data: OwnData = field(default_factory=lambda: OwnData(floor=0.6))
+    """Where too little was heard to compare, the share of its norm that one's own may be moved by, in the first
+    round."""
+    kappa: float = 1.0
+    """How much that shrinks, as in BALANCE: by exp(-kappa) until the last round."""
+    own_data: OwnData = field(default_factory=lambda: OwnData(floor=0.1, share=0.2))
     trimmed: Trimmed = field(default_factory=Trimmed)
 
     def judge(self, part: PartHeard) -> Verdict:
@@ -37,9 +41,13 @@ class Fair(Guard):
         harmful, own_loss = self._harmful(part, distances)
         radius = self._radius(part, distances, harmful)
         values = clipped(part._replace(values=replaced(part, harmful).values), distances, radius)
-        crowded = part.here & (_members(part) >= ENOUGH)
-        trimmed = self.trimmed.judge(part._replace(values=values, here=crowded)).values
-        return Verdict(trimmed, harmful, own_loss)
+        used = part.here & ~harmful
+        crowded = used & (_members(part.group, used) >= ENOUGH)
+        values = self.trimmed.judge(part._replace(values=values, here=crowded)).values
+        if harmful.any():  # with one's own there, who is dropped would dilute those of one's kind
+            of_kind = _mean(values, used & (part.group == _own_group(part)))
+            values = torch.where(harmful.unsqueeze(2), of_kind.unsqueeze(1), values)
+        return Verdict(values, harmful, own_loss)
 
     def _harmful(self, part: PartHeard, distances: Tensor) -> tuple[Tensor, Tensor | None]:
         """As OwnData says; of many, those that differ most are judged: what is near one's own cannot do much."""
@@ -57,7 +65,8 @@ class Fair(Guard):
         many = comparable & (comparable.sum(1, keepdim=True) >= ENOUGH - 1)
         if (part.own | many | ~part.here).all():
             return usual
-        return torch.where(many, usual, self.reach * norms(part.held))
+        reach = self.reach * math.exp(-self.kappa * part.progress)
+        return torch.where(many, usual, reach * norms(part.held))
 
 
 def _own_group(part: PartHeard) -> Tensor:
@@ -65,7 +74,14 @@ def _own_group(part: PartHeard) -> Tensor:
     return part.group.masked_fill(~part.own, torch.iinfo(torch.int64).min).max(1, keepdim=True).values
 
 
-def _members(part: PartHeard) -> Tensor:
-    """[b, m] how many are in the group of each."""
-    same = (part.group.unsqueeze(1) == part.group.unsqueeze(2)) & part.here.unsqueeze(1)
-    return same.sum(2)
+def _members(group: Tensor, counted: Tensor) -> Tensor:
+    """[b, m] how many of those that count [b, m] are in the group of each."""
+    return ((group.unsqueeze(1) == group.unsqueeze(2)) & counted.unsqueeze(1)).sum(2)
+
+
+def _mean(values: Tensor, counted: Tensor) -> Tensor:
+    """[b, d] of those values [b, m, d] that count [b, m]."""
+    total = torch.zeros_like(values[:, 0])
+    for value, counts in zip(values.unbind(1), counted.unbind(1), strict=True):  # one after the other, equal to the bit
+        total = torch.where(counts.unsqueeze(1), total + value, total)
+    return total / counted.sum(1, keepdim=True)

@@ -35,6 +35,8 @@ class PartHeard(NamedTuple):
     they say nothing of this part."""
     affordable: int
     """How many of them it may judge, besides its own."""
+    guessing: float
+    """The loss of a model that knows nothing, in nats."""
     own_loss: Tensor | None
     """[b] of the node's own model on these samples, where judging another part told it, else nan."""
     progress: float

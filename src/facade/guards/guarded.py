@@ -5,6 +5,7 @@ Nodes are taken in blocks, so that never the messages of all edges are held at o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -192,6 +193,7 @@ class Guarded(Stage):
             part.judged & heard.here,
             losses if judge is not None else None,
             part.affordable,
+            math.log(turn.learner.outputs),
             own_loss,
             turn.round / self.rounds,
         )

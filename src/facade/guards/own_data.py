@@ -27,6 +27,8 @@ class OwnData(Guard):
     """How many times the median rise is accepted."""
     floor: float = 0.3
     """Nats that are accepted in any case."""
+    share: float = 0.0
+    """Of what a node's own model knows, in nats below guessing, how much is accepted in any case."""
 
     def judge(self, part: PartHeard) -> Verdict:
         harmful, own_loss = self.harmful(part, part.others.sum(1))
@@ -47,5 +49,6 @@ class OwnData(Guard):
         counted = part.others & part.judged
         most_are = 2 * counted.sum(1) > heard  # or a few liars alone would say what is usual
         usual = median_of(rise, counted).clamp(min=0.0) * (most_are & (counted.sum(1) >= SEVERAL))
-        most = (self.times * usual.unsqueeze(1)).clamp(min=self.floor)
-        return counted & ~(rise <= most), before
+        accepted = (self.share * (part.guessing - before)).clamp(min=self.floor)
+        most = (self.times * usual).maximum(accepted)
+        return counted & ~(rise <= most.unsqueeze(1)), before
