@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from facade.analysis.sites import Sites, site_numbers, sites_of
 from facade.analysis.statistics import ROUNDING, Estimate, alone, estimates
 from facade.analysis.table import ORACLE_NOTE, grouped, labels
 from facade.errors import ExperimentError, unknown
@@ -29,17 +30,34 @@ class Clause:
     low: float = 0.0
     high: float = 1.0
     """Limits that make sense."""
+    about: Literal["nodes", "clusters", "sites"] = "nodes"
+    """Whom it is about: nodes seed by seed, clusters, which must be known, or sites by their means over seeds."""
 
 
 CLAUSES: dict[str, Clause] = {
-    "min_cluster_accuracy": Clause("min", "worst_cluster", "final accuracy of the worst cluster"),
-    "max_gap": Clause("max", "gap", "largest difference between the clusters' final accuracies"),
-    "max_equalized_odds": Clause("max", "eo", "equalized odds of the final models", high=2.0),
-    "min_fair_accuracy": Clause("min", "fair_accuracy", "final fair accuracy"),
+    "min_cluster_accuracy": Clause("min", "worst_cluster", "final accuracy of the worst cluster", about="clusters"),
+    "max_gap": Clause("max", "gap", "largest difference between the clusters' final accuracies", about="clusters"),
+    "max_equalized_odds": Clause("max", "eo", "equalized odds of the final models", high=2.0, about="clusters"),
+    "min_fair_accuracy": Clause("min", "fair_accuracy", "final fair accuracy", about="clusters"),
     "min_gain_over_local": Clause("min", "worst_gain", "what the worst-off node gains over training alone", low=-1.0),
-    "must_separate": Clause("must", "separated", "no head serves two clusters, in any seed"),
-    "must_settle": Clause("must", "settled", "every cluster has one head of its own, in every seed"),
+    "must_separate": Clause("must", "separated", "no head serves two clusters, in any seed", about="clusters"),
+    "must_settle": Clause("must", "settled", "every cluster has one head of its own, in every seed", about="clusters"),
+    "min_site": Clause("min", "worst_site", "final accuracy of the worst site, its mean over seeds", about="sites"),
+    "min_gain": Clause(
+        "min",
+        "worst_gain_over_local",
+        "what the site that gains least gains over training alone, its mean over seeds",
+        low=-1.0,
+        about="sites",
+    ),
+    "max_gap_between_sites": Clause(
+        "max",
+        "gap_between_sites",
+        "difference between the best and the worst site, by means over seeds",
+        about="sites",
+    ),
 }
+"""Clauses about sites need no knowledge of clusters."""
 
 
 @dataclass(frozen=True)
@@ -108,23 +126,55 @@ def _check(name: str, limit: Any) -> None:
 def judge(contract: dict[str, float | bool], runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
     """Every clause for every experiment among the runs (its seeds taken together); `against` are
     further runs of `local`, beside those among the runs."""
+    _refuse_clusters(contract, runs)
     groups = grouped(runs)
     local = [*against, *(run for run in runs if run.algorithm == "local")]
     others = any(run.algorithm != "local" for run in runs)
+    of_sites = any(CLAUSES[name].about == "sites" for name in contract)
     verdicts = []
     for label, group in zip(labels(groups), groups, strict=True):
-        estimated = estimates(group, None, local)
+        sites = sites_of(group, local) if of_sites else None
+        estimated = estimates(group, None, local) | ({} if sites is None else site_numbers(sites))
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
         name += "" if group[0].attack is None else f" ({group[0].attack})"
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
-        clauses = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
+        clauses = {key: limit for key, limit in contract.items() if not (itself and key in _GAINS)}
         for clause, limit in clauses.items():
             verdict = _judged(name, clause, limit, estimated, oracle)
-            if clause == "min_gain_over_local" and verdict.outcome != "not judged":
-                verdict = replace(verdict, reason=_other_effort(group, local))
+            if verdict.outcome != "not judged":
+                effort = _other_effort(group, local) if clause in _GAINS else ""
+                whose = "" if sites is None else _whose(clause, sites)
+                verdict = replace(verdict, reason="; ".join(part for part in (verdict.reason, whose, effort) if part))
             verdicts.append(verdict)
     return verdicts
+
+
+_GAINS = ("min_gain_over_local", "min_gain")
+"""Clauses that compare with runs of `local`."""
+
+
+def _refuse_clusters(contract: dict[str, float | bool], runs: Sequence[History]) -> None:
+    """ExperimentError for a clause about clusters where a run does not know them."""
+    of_clusters = [name for name in contract if CLAUSES[name].about == "clusters"]
+    unknowing = next((run for run in runs if run.cluster is None), None)
+    if of_clusters and unknowing is not None:
+        others = ", ".join(name for name, clause in CLAUSES.items() if clause.about == "sites")
+        raise ExperimentError(
+            f"{of_clusters[0]} is about clusters, but {unknowing.path} does not know which sites are alike; use clauses"
+            f" about sites: {others}"
+        )
+
+
+def _whose(clause: str, sites: Sites) -> str:
+    """Which sites decided a clause about sites, in words."""
+    if clause == "min_site":
+        return f"the worst site is {sites.names[sites.worst]}"
+    if clause == "min_gain":
+        return f"{sites.names[sites.least_gaining('local')]} gains least"
+    if clause == "max_gap_between_sites":
+        return f"the best is {sites.names[sites.best]}, the worst {sites.names[sites.worst]}"
+    return ""
 
 
 def _other_effort(group: Sequence[History], local: Sequence[History]) -> str:
@@ -157,7 +207,7 @@ def _judged(experiment: str, name: str, limit: float | bool, estimated: dict[str
 
 
 def _missing(clause: Clause) -> str:
-    if clause.number == "worst_gain":
+    if clause.number in ("worst_gain", "worst_gain_over_local"):
         return "it needs runs of 'local' with the same data, model and seeds; name them as well"
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"

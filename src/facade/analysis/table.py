@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from facade.analysis.differences import Seeded, leading
+from facade.analysis.sites import Sites, by_site, site_numbers, sites_of
 from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
 from facade.data.clusters import cluster_names
+from facade.errors import unknown
 from facade.experiment.decisive_settings import setting
 from facade.runs.history import History
 
@@ -30,6 +34,8 @@ class Column:
     digits: int = 0
     counted: bool = False
     """Whether it is a yes or no, shown as the number of seeds with a yes."""
+    better: Literal["higher", "lower"] | None = None
+    """What is good; None: neither is."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,15 @@ class TableLine:
     """Which prior counts; None with the plain loss."""
     attack: str | None = None
     """In words, whose accuracies these are and who attacks; None where nobody does."""
+    comparison: str = ""
+    """Lines with the same text here are of the same data and model."""
+    sites: Sites | None = None
+    """Its sites, where clusters are not known."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is FACADE's."""
+        return self.label["algorithm"] == "facade"
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,24 @@ class Table:
 
     columns: list[Column]
     lines: list[TableLine]
+    numbers: tuple[str, ...] = ()
+    """The numbers that were asked for, which programs are given; empty: all."""
+
+    @functools.cached_property
+    def leading(self) -> dict[str, set[int]]:
+        """By column, the lines that are the best of their data and model there, or cannot be told from it by the
+        intervals of the verdict. Where nobody can be told from the best, nobody leads."""
+        return {column.name: _leading(column, self.lines) for column in self.columns if column.better is not None}
+
+    def only(self, names: Sequence[str]) -> Table:
+        """The same with the columns of these numbers, in their order."""
+        known = {column.name: column for column in self.columns}
+        every = list(dict.fromkeys([*known, *(name for line in self.lines for name in line.cells)]))
+        for name in names:
+            if name not in every:
+                raise unknown("column", name, every)
+        columns = [known.get(name) or Column(name, name.replace("_", " "), 1, 4) for name in names]
+        return Table(columns, self.lines, tuple(names))
 
     @property
     def note(self) -> str:
@@ -73,8 +106,22 @@ class Table:
             parts.append(ORACLE_NOTE)
         for prior in sorted({line.prior for line in self.lines if line.prior is not None}):
             parts.append(f"balanced loss, prior = {prior}: predicted {PRIORS[prior]}")
+        if any(self.leading.values()):
+            parts.append("bold: the best, and what cannot be told from it")
         attacks = list(dict.fromkeys(line.attack for line in self.lines if line.attack is not None))
         return ". ".join(["; ".join(parts), *attacks])
+
+
+def _leading(column: Column, lines: Sequence[TableLine]) -> set[int]:
+    found: set[int] = set()
+    for comparison in dict.fromkeys(line.comparison for line in lines):
+        known = {
+            i: Seeded(line.seeds, line.cells[column.name])
+            for i, line in enumerate(lines)
+            if line.comparison == comparison and column.name in line.cells
+        }
+        found |= leading(known, column.better == "higher")
+    return found
 
 
 def grouped(runs: Sequence[History]) -> list[list[History]]:
@@ -126,24 +173,29 @@ def _differs(key: str, points: Sequence[dict[str, Any]]) -> bool:
 def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
     """The table of some runs. Runs of `local` among them are what gains are measured against."""
     groups = grouped(runs)
-    local = [run for run in runs if run.algorithm == "local"]
-    lines = [
-        TableLine(
-            label,
-            [run.seed for run in group],
-            [str(run.path) for run in group],
-            estimates(group, target, local),
-            [settlement(run) for run in group],
-            any(run.tested_by_oracle for run in group),
-            group[0].final.prior,
-            group[0].attack,
-        )
-        for label, group in zip(labels(groups), groups, strict=True)
-    ]
+    lines = [_line(label, group, runs, target) for label, group in zip(labels(groups), groups, strict=True)]
     present = {name for line in lines for name in line.cells}
     if target is not None:  # even if nobody reached it
         present |= {"rounds_to_target", "bytes_to_target"}
     return Table([column for column in _columns(runs, target) if column.name in present], lines)
+
+
+def _line(label: dict[str, str], group: list[History], runs: Sequence[History], target: float | None) -> TableLine:
+    first = group[0]
+    sites = None if any(run.clusters for run in runs) else sites_of(group, runs)
+    cells = estimates(group, target, [run for run in runs if run.algorithm == "local"])
+    return TableLine(
+        label,
+        [run.seed for run in group],
+        [str(run.path) for run in group],
+        cells if sites is None else cells | site_numbers(sites),
+        [settlement(run) for run in group],
+        any(run.tested_by_oracle for run in group),
+        first.final.prior,
+        first.attack,
+        str([item for item in first.point.items() if item[0].startswith(("data.", "model."))]),
+        sites,
+    )
 
 
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
@@ -151,16 +203,7 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
     names = cluster_names([run.sizes for run in runs], clusters)
     goal = "" if target is None else f"{100 * target:g}%"
     return [
-        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(names)),
-        Column("all", "all acc.", 100, 2),
-        *([Column("worst_head", "worst head's acc.", 100, 2)] if clusters < 2 else []),
-        Column("worst_node", "worst node", 100, 2),
-        Column("fair_accuracy", "fair acc. (final)", 100, 2),
-        Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
-        Column("highest_fair_accuracy", "fair acc. (highest)", 100, 2),
-        Column("dp", "DP", 1, 4),
-        Column("eo", "EO", 1, 4),
-        Column("worst_gain", "worst gain over local", 100, 2),
+        *(_of_clusters(names) if clusters else _OF_SITES),
         Column("bytes_per_node", "MB per node", 1e-6, 1),
         Column("rounds_to_target", f"rounds to {goal}", 1, 0),
         Column("bytes_to_target", f"MB to {goal}", 1e-6, 1),
@@ -168,6 +211,35 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
         Column("settling_round", "settling round", 1, 0),
         Column("unused_heads", "unused heads", 1, 1),
     ]
+
+
+def _of_clusters(names: Sequence[str]) -> list[Column]:
+    """Columns of a federation whose clusters are known."""
+    return [
+        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2, better="higher") for c, name in enumerate(names)),
+        Column("all", "all acc.", 100, 2, better="higher"),
+        *([Column("worst_head", "worst head's acc.", 100, 2)] if len(names) < 2 else []),
+        Column("worst_node", "worst node", 100, 2, better="higher"),
+        Column("fair_accuracy", "fair acc. (final)", 100, 2, better="higher"),
+        Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
+        Column("highest_fair_accuracy", "fair acc. (highest)", 100, 2),
+        Column("dp", "DP", 1, 4, better="lower"),
+        Column("eo", "EO", 1, 4, better="lower"),
+        Column("worst_gain", "worst gain over local", 100, 2, better="higher"),
+    ]
+
+
+_OF_SITES = [
+    Column("worst_site", "worst site", 100, 2, better="higher"),
+    Column("all", "mean of sites", 100, 2, better="higher"),
+    Column("gap_between_sites", "gap between sites", 100, 2, better="lower"),
+    Column("worst_gain_over_local", "worst gain over local", 100, 2, better="higher"),
+    Column("mean_gain_over_local", "mean gain over local", 100, 2, better="higher"),
+    Column("worst_gain_over_el", "worst gain over EL", 100, 2, better="higher"),
+    Column("mean_gain_over_el", "mean gain over EL", 100, 2, better="higher"),
+    Column("worst_head", "worst head's acc.", 100, 2),
+]
+"""Columns of one whose clusters are not."""
 
 
 # What a cell says
@@ -207,8 +279,8 @@ def to_markdown(table: Table) -> str:
     """A table for a README."""
     headings = [*table.lines[0].label, "seeds", *(column.heading for column in table.columns)]
     body = [
-        [*line.label.values(), _seeds(line), *(" ".join(pair).strip() for pair in pairs(table, line))]
-        for line in table.lines
+        [*_labels(line, "**{}**"), _seeds(line), *(" ".join(pair).strip() for pair in _marked(table, i, "**{}**"))]
+        for i, line in enumerate(table.lines)
     ]
     rules = ["---"] * (len(table.lines[0].label) + 1) + ["--:"] * len(table.columns)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *body)) + f"\n\n{table.note}\n"
@@ -220,20 +292,21 @@ def to_latex(table: Table) -> str:
     align = "l" * (len(headings) - len(table.columns)) + "r" * len(table.columns)
     lines = [f"% {_escaped(table.note)}", rf"\begin{{tabular}}{{{align}}}", r"\hline"]
     lines += [" & ".join(map(_escaped, headings)) + r" \\", r"\hline"]
-    for line in table.lines:
-        shown = [pair[0].replace(" ± ", r" $\pm$ ") for pair in pairs(table, line)]
-        lines.append(" & ".join([*map(_escaped, line.label.values()), _escaped(_seeds(line)), *shown]) + r" \\")
+    for i, line in enumerate(table.lines):
+        shown = [pair[0].replace(" ± ", r" $\pm$ ") for pair in _marked(table, i, r"\textbf{{{}}}")]
+        lines.append(" & ".join([*_labels(line, r"\textbf{{{}}}", _escaped), _escaped(_seeds(line)), *shown]) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """One line per experiment and number: mean, std, interval and every seed's value, unscaled."""
+    """One line per experiment and number: mean, std, interval and every seed's value, unscaled. Where clusters are not
+    known, numbers of a site have its name behind a colon."""
     file = io.StringIO()
     keys = list(table.lines[0].label)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*keys, "seeds", "number", "mean", "population_std", "low", "high", "interval", "values"])
     for line in table.lines:
-        for name, estimate in line.cells.items():
+        for name, estimate in _numbers(table, line).items():
             low, high, kind = estimate.interval or ("", "", "")
             values = " ".join("-" if point is None else repr(point) for point in estimate.points)
             about = [*line.label.values(), " ".join(map(str, line.seeds))]
@@ -242,11 +315,19 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """Everything, for programs."""
-    return json.dumps({"note": table.note, "experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
+    """Everything, or the numbers that were asked for, for programs."""
+    lines = [_as_json(line, _numbers(table, line)) for line in table.lines]
+    return json.dumps({"note": table.note, "experiments": lines}, indent=1) + "\n"
 
 
-def _as_json(line: TableLine) -> dict[str, Any]:
+def _numbers(table: Table, line: TableLine) -> dict[str, Estimate]:
+    """What programs are given of a line, by name."""
+    if table.numbers:
+        return {name: line.cells[name] for name in table.numbers if name in line.cells}
+    return line.cells if line.sites is None else line.cells | by_site(line.sites)
+
+
+def _as_json(line: TableLine, cells: dict[str, Estimate]) -> dict[str, Any]:
     numbers = {
         name: {
             "mean": estimate.mean,
@@ -254,16 +335,31 @@ def _as_json(line: TableLine) -> dict[str, Any]:
             "interval": None if estimate.interval is None else estimate.interval._asdict(),
             "values": estimate.points,
         }
-        for name, estimate in line.cells.items()
+        for name, estimate in cells.items()
     }
     heads = [None if one is None else vars(one) | {"shares": one.shares.tolist()} for one in line.settlements]
     facts = {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
+    facts |= {} if line.sites is None else {"groups": [vars(division) for division in line.sites.groups]}
     return facts if line.prior is None else facts | {"prior": line.prior}
 
 
 def pairs(table: Table, line: TableLine) -> list[tuple[str, str]]:
     """The cells of a line, see `cell`."""
     return [cell(column, line) for column in table.columns]
+
+
+def _labels(line: TableLine, mark: str, written: Callable[[str], str] = str) -> list[str]:
+    """The values of a line's label, the algorithm's name marked where it is FACADE's."""
+    name, *others = map(written, line.label.values())
+    return [mark.format(name) if line.ours else name, *others]
+
+
+def _marked(table: Table, line: int, mark: str) -> list[tuple[str, str]]:
+    """The cells of a line, those that lead marked."""
+    return [
+        (mark.format(number) if line in table.leading.get(column.name, ()) else number, interval)
+        for column, (number, interval) in zip(table.columns, pairs(table, table.lines[line]), strict=True)
+    ]
 
 
 def _seeds(line: TableLine) -> str:

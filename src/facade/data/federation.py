@@ -19,6 +19,7 @@ from facade.data.named import named
 from facade.data.partition import PARTITIONS, Pool, natural
 from facade.data.samples import Dataset, Holdings, Labelled
 from facade.data.section import DataSection, data_section
+from facade.data.site_names import checked_names
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Federation:
     """Whether nodes are tested on labels as they hold them: on samples of their own, or on their cluster's classes."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the data were read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -109,6 +112,7 @@ class Federation:
         *,
         test: tuple[Array, Array] | None = None,
         clusters: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
         seed: int = 1,
         **settings: Any,
@@ -116,8 +120,11 @@ class Federation:
         """A natural federation: one (x, y) or (x, y, x_test, y_test) per node, of any size, arrays as
         in `from_arrays`. Give either a test set with every node or one `test` for all of them.
         `clusters` is the ground truth per node, where there is one; metrics alone use it.
+        `names` are those of the nodes, which tables and reports then use.
         """
         dataset = arrays.natural_dataset(nodes, test, classes)
+        if names is not None:
+            dataset = dataclasses.replace(dataset, sites=checked_names(names, len(nodes)))
         cluster = arrays.cluster_numbers(clusters, len(nodes))
         fixed = {"source": "given", "clusters": str(len(nodes)), "partition": "natural"}
         data = data_section({"skew": "none"} | settings | fixed)
@@ -137,7 +144,7 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
     if partition is natural:
         check_nodes(dataset, len(cluster))
     else:  # the source's own division is not asked for
-        dataset = dataclasses.replace(dataset, node=None, test_node=None)
+        dataset = dataclasses.replace(dataset, node=None, test_node=None, sites=None)
     views = ClusterViews(dataset, data, int(cluster.max()) + 1)
     kept_back = kept_back_rows(dataset, data.validation, seed)
     division = Division(dataset, views, cluster, kept_back)
@@ -157,4 +164,5 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         overlapping=overlapping,
         own_tests=dataset.test_node is not None or views.classes is not None,
         notes=dataset.notes,
+        sites=dataset.sites,
     )

@@ -24,7 +24,10 @@ def load(data: DataSection, seed: int) -> Federation:
     dataset = read(data)
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
-    return federate(dataset, data, seed, clusters_of(data))
+    federation = federate(dataset, data, seed, clusters_of(data))
+    if data.partition == "natural" and len(data.sizes) == 1:  # how many nodes there are, not that they are alike
+        return dataclasses.replace(federation, cluster=None)
+    return federation
 
 
 def read(data: DataSection) -> Dataset:

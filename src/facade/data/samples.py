@@ -48,6 +48,8 @@ class Dataset:
     """Whether the source has no test samples, and some of its samples were set apart for that."""
     notes: list[str] = field(default_factory=list)
     """What a reader should know of how the source was read, one sentence each."""
+    sites: list[str] | None = None
+    """Names of the nodes of a natural federation; None: they have numbers only."""
 
 
 @dataclass(frozen=True)

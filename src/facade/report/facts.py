@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from facade.analysis import metrics
+from facade.analysis.sites import Sites, site_numbers, sites_of
 from facade.analysis.statistics import Estimate, alone, estimates, gains, settlement, tested
 from facade.analysis.table import grouped, labels, short_keys
 from facade.core.names import short, short_ones
@@ -29,6 +30,8 @@ MOST_NODES = 64
 """Beyond this many nodes, pictures of single nodes become pictures of how many there are."""
 SHOWN = {"fair_accuracy": 100.0, "all": 100.0, "worst_cluster": 100.0, "dp": 1.0, "eo": 1.0}
 """Numbers of an evaluation that are drawn over rounds, and their scale."""
+SERVED = ("worst_site", "worst_cluster", "all")
+"""The number that counts: the first of these that an experiment has."""
 _BINS = 24
 _MOST_SHARES = 200
 
@@ -39,8 +42,10 @@ class Subject:
 
     label: str
     runs: list[History]
-    local: list[History] = field(default_factory=list)
-    """Runs of training alone to compare with."""
+    others: list[History] = field(default_factory=list)
+    """Runs to compare with, among them those of training alone and of EL over which gains are measured."""
+    of_sites: bool = False
+    """Whether its clusters are not known, so that sites count."""
 
     @property
     def algorithm(self) -> str:
@@ -50,7 +55,13 @@ class Subject:
     @functools.cached_property
     def estimates(self) -> dict[str, Estimate]:
         """Every number over the seeds; intervals of a single run take a second or more, and not every picture asks."""
-        return estimates(self.runs, local=self.local)
+        found = estimates(self.runs, local=self.others)
+        return found if self.sites is None else found | site_numbers(self.sites)
+
+    @functools.cached_property
+    def sites(self) -> Sites | None:
+        """Its sites, where clusters are not known."""
+        return sites_of(self.runs, self.others) if self.of_sites else None
 
 
 @dataclass(frozen=True)
@@ -66,10 +77,15 @@ class Comparison:
         """The runs of all subjects."""
         return [run for subject in self.subjects for run in subject.runs]
 
+    @property
+    def of_sites(self) -> bool:
+        """Whether no clusters are known, so that it speaks of sites."""
+        return self.subjects[0].of_sites
+
     def clusters_of(self, run: History) -> list[str]:
         """[n] the name of every node's cluster."""
         if run.cluster is None:
-            return ["all nodes"] * len(run.test_of)
+            return self.clusters[:1] * len(run.test_of)
         return [self.clusters[c] for c in run.cluster]
 
 
@@ -88,7 +104,7 @@ def _is_setting(key: str) -> bool:
 
 def _titles(settings: list[list[History]]) -> list[str]:
     """What each comparison is about; where two would be called alike, with all that differs."""
-    plain = [_title(group[0].experiment) for group in settings]
+    plain = [_title(group) for group in settings]
     if len(set(plain)) == len(plain):
         return plain
     points = [{k: str(v) for k, v in group[0].point.items() if _is_setting(k)} for group in settings]
@@ -97,17 +113,20 @@ def _titles(settings: list[list[History]]) -> list[str]:
     return [f"{title} ({more})" for title, more in zip(plain, differences, strict=True)]
 
 
-def _title(experiment: dict[str, Any]) -> str:
-    data, model = experiment["data"], experiment["model"]
-    return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {short(model['name'])}"
+def _title(group: list[History]) -> str:
+    data, model = group[0].experiment["data"], short(group[0].experiment["model"]["name"])
+    if any(run.clusters for run in group):
+        return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {model}"
+    return f"{data['source']}, {len(group[0].data['images'])} sites, model {model}"
 
 
 def _comparison(title: str, runs: list[History]) -> Comparison:
     groups = grouped(runs)
-    local = [run for run in runs if run.algorithm == "local"]
-    names = cluster_names([run.sizes for run in runs], max(run.clusters for run in runs))
-    subjects = [Subject(label, group, local) for label, group in zip(subject_labels(groups), groups, strict=True)]
-    return Comparison(title, names or ["all nodes"], subjects)
+    clusters = max(run.clusters for run in runs)
+    names = cluster_names([run.sizes for run in runs], clusters)
+    named = zip(subject_labels(groups), groups, strict=True)
+    subjects = [Subject(label, group, runs, of_sites=not clusters) for label, group in named]
+    return Comparison(title, names or ["all sites"], subjects)
 
 
 def subject_labels(groups: Sequence[Sequence[History]]) -> list[str]:
@@ -138,8 +157,8 @@ def over_rounds(comparison: Comparison) -> Rows:
                 values = [other[at][name] for other in each if name in other[at]]
                 rows.append(
                     {"who": subject.label, "round": round, "what": name, "final": final}
-                    | {"mean": _tidy(np.mean(values)), "low": _tidy(min(values)), "high": _tidy(max(values))}
-                    | {"mb": _tidy(np.mean([_heard(run, round) for run in subject.runs]))}
+                    | {"mean": tidy(np.mean(values)), "low": tidy(min(values)), "high": tidy(max(values))}
+                    | {"mb": tidy(np.mean([_heard(run, round) for run in subject.runs]))}
                 )
     return rows
 
@@ -151,6 +170,8 @@ def _moments(run: History, comparison: Comparison) -> Iterator[tuple[tuple[bool,
 
 def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> dict[str, float]:
     numbers = tested(evaluation, run.cluster)
+    if comparison.of_sites:
+        return {name: 100 * numbers[name] for name in ("all", "worst_node")}
     drawn = {name: scale * numbers[name] for name, scale in SHOWN.items() if name in numbers}
     if run.cluster is None:
         return drawn | {comparison.clusters[0]: 100 * numbers["all"]}
@@ -161,7 +182,7 @@ def _heard(run: History, round: int) -> float:
     return float(run.heard[run.rounds <= round].sum()) / 1e6
 
 
-def _tidy(value: Any) -> float:
+def tidy(value: Any) -> float:
     """Four digits behind the point are more than a screen shows."""
     return round(float(value), 4)
 
@@ -178,7 +199,7 @@ def head_shares(comparison: Comparison, run: History, rounds: int | None = None)
     shares = heads.shares[:rounds]
     step = -(-len(shares) // _MOST_SHARES)
     return [
-        {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
+        {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": tidy(share)}
         for r in sorted({*range(0, len(shares), step), len(shares) - 1})
         for c, row in enumerate(shares[r])
         for j, share in enumerate(row)
@@ -195,7 +216,8 @@ def head_strips(comparison: Comparison, run: History) -> Rows:
         for head, stretch in itertools.groupby(chosen, lambda at: at[0]):
             played = [round for _, round in stretch]
             stretched = {"from": played[0], "to": played[-1] + 1}
-            rows.append({"node": node, "cluster": cluster[place], "head": f"head {head}"} | stretched)
+            whose = {"node": node, "site": run.sites[place], "cluster": cluster[place]}
+            rows.append(whose | {"head": f"head {head}"} | stretched)
     return rows
 
 
@@ -210,9 +232,10 @@ def node_gains(comparison: Comparison) -> Rows:
         if len(each) < len(subject.runs) or not each:
             continue
         first = subject.runs[0]
-        nodes = zip(first.nodes.tolist(), comparison.clusters_of(first), np.mean(each, 0), strict=True)
-        for node, cluster, gain in nodes:
-            rows.append({"who": subject.label, "node": node, "cluster": cluster, "gain": _tidy(100 * gain)})
+        nodes = zip(first.nodes.tolist(), first.sites, comparison.clusters_of(first), np.mean(each, 0), strict=True)
+        for node, site, cluster, gain in nodes:
+            whose = {"who": subject.label, "node": node, "site": site, "cluster": cluster}
+            rows.append(whose | {"gain": tidy(100 * gain)})
     return rows
 
 
@@ -227,7 +250,7 @@ def binned(rows: Rows) -> Rows:
         key = row["who"], row["cluster"], int(np.searchsorted(edges, row["gain"], "right")) - 1
         counts[key] = counts.get(key, 0) + 1
     return [
-        {"who": who, "cluster": cluster, "gain": _tidy((edges[b] + edges[b + 1]) / 2), "nodes": count}
+        {"who": who, "cluster": cluster, "gain": tidy((edges[b] + edges[b + 1]) / 2), "nodes": count}
         for (who, cluster, b), count in counts.items()
     ]
 
@@ -236,14 +259,14 @@ def binned(rows: Rows) -> Rows:
 
 
 def prices(comparison: Comparison) -> Rows:
-    """Per subject: accuracy of the worst-served cluster, megabytes per node and seconds; `front` marks
+    """Per subject: accuracy of the worst-served cluster or site, megabytes per node and seconds; `front` marks
     those that no other beats in all three."""
     rows: Rows = []
     for subject in comparison.subjects:
-        worst = _mean(subject, "worst_cluster" if "worst_cluster" in subject.estimates else "all")
+        worst = _mean(subject, next(name for name in SERVED if name in subject.estimates))
         seconds = [taken for run in subject.runs if (taken := _seconds(run)) is not None]
-        price = {"mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6), "worst": _tidy(100 * (worst or 0))}
-        rows.append({"who": subject.label} | price | {"seconds": _tidy(np.mean(seconds)) if seconds else None})
+        price = {"mb": tidy((_mean(subject, "bytes_per_node") or 0) / 1e6), "worst": tidy(100 * (worst or 0))}
+        rows.append({"who": subject.label} | price | {"seconds": tidy(np.mean(seconds)) if seconds else None})
     for row in rows:
         row["front"] = not any(_beats(other, row) for other in rows)
     return rows
