@@ -25,7 +25,8 @@ def load(data: DataSection, seed: int) -> Federation:
     if data.partition == "natural" and len(data.sizes) > 1:
         _mind_clusters(dataset, data)
     federation = federate(dataset, data, seed, clusters_of(data))
-    if data.partition == "natural" and len(data.sizes) == 1:  # how many nodes there are, not that they are alike
+    if data.partition == "natural" and len(data.sizes) == 1 and data.source != "synthetic":
+        # One number says how many nodes there are, not that they are alike; synthetic ones are made so.
         return dataclasses.replace(federation, cluster=None)
     return federation
 
