@@ -12,6 +12,7 @@ from facade.runs.history import load_all
 from handmade import write_run, write_sites
 
 NAMES = [f"Hospital of {place}" for place in ("Basel", "Bern", "Chur", "Genf", "Lugano", "Sion")]
+NAMES[3] = "Universitaetsspitalzentrum" * 4
 ANSWERS = {"local": [6, 7, 6, 7, 6, 7], "el": [9, 9, 8, 9, 8, 3], "facade": [9, 9, 9, 9, 8, 8]}
 
 
@@ -102,7 +103,7 @@ def test_columns_stand_beside_each_other_as_far_as_there_is_room():
     assert [place for part in parts for place in part] == list(range(20))
     assert len(parts) == 3
     assert fitting([["algorithm", "facade"]], [column] * 3) == [[0, 1, 2]]
-    assert fitting([["setting", "x" * 500]], [column] * 3) == [[0], [1], [2]]
+    assert fitting([["setting", "x" * 500]] * 6, [column] * 3) == [[0], [1], [2]]
 
 
 def test_tables_of_sites_and_of_clusters_fit_1280_pixels(runs, tmp_path, browser):

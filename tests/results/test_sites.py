@@ -85,8 +85,21 @@ def test_of_one_seed_a_sites_interval_comes_from_its_own_test_counts(tmp_path):
         assert interval.high - interval.low == pytest.approx(2 * 1.96 * (share * (1 - share) / 20) ** 0.5, rel=0.15)
     gain = sites.gains["local"].of(0).interval
     assert gain.high - gain.low == pytest.approx(2 * 1.96 * (0.16 / 20 + 0.25 / 20) ** 0.5, rel=0.15)
-    assert sites.clear("local")[0] == ["Basel", "Chur"]
+    assert sites.clear("local") == (["Basel", "Chur"], [])
     assert "el" not in sites.gains, "an algorithm gains nothing over itself"
+
+
+def test_right_answers_to_a_few_samples_are_no_certainty(tmp_path):
+    paths = [
+        write_sites(tmp_path / name, right, f"algorithm.name={name}")
+        for name, right in {"el": [10, 10, 0, 9], "local": [9, 10, 1, 10]}.items()
+    ]
+    runs = load_all(paths)
+    sites = sites_of(runs[:1], runs)
+    low, high, _ = sites.accuracy.of(0).interval
+    assert (low, high) == (pytest.approx(0.884, abs=0.01), 1.0), "Jeffreys' interval for 20 of 20"
+    assert sites.accuracy.of(2).interval[:2] == (0.0, pytest.approx(0.116, abs=0.01))
+    assert sites.clear("local") == ([], []), "by two samples nobody is clearly better or worse off"
 
 
 def test_sites_that_share_a_test_set_are_drawn_by_themselves(tmp_path):

@@ -10,13 +10,8 @@ import numpy as np
 
 from facade.analysis import metrics
 from facade.analysis.metrics import Floats
-from facade.analysis.statistics import (
-    Estimate,
-    counterpart,
-    noise_interval,
-    resampled,
-    student_interval,
-)
+from facade.analysis.statistics import LEVEL, RESAMPLES, TEST_NOISE, Estimate, Interval, counterpart, student_interval
+from facade.core import seeds
 from facade.runs.history import Evaluation, History
 
 REFERENCES = {"local": "training alone", "el": "EL"}
@@ -29,9 +24,13 @@ def site_values(evaluation: Evaluation) -> Floats:
 
 
 def _drawn(evaluation: Evaluation, purpose: str) -> Floats:
-    """[RESAMPLES, n] the same as other test samples might have given it, drawn for every site by itself."""
-    own = np.arange(len(evaluation.confusion))
-    return np.array([metrics.accuracy(matrices) for matrices in resampled(evaluation.confusion, own, purpose)])
+    """[RESAMPLES, n] what it may truly be, given the test counts of every site: draws from the posterior of a share
+    with Jeffreys' prior. (Drawing test samples again, as is done for clusters, would take a site with 18 right answers
+    of 18 for one that is never wrong.)"""
+    counts = evaluation.confusion.sum((1, 2))
+    right = np.trace(evaluation.confusion, axis1=1, axis2=2)
+    generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
+    return generator.beta(right + 0.5, counts - right + 0.5, (RESAMPLES, len(counts)))
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class SiteValues:
     points: Floats
     """[seeds, n]"""
     draws: Floats | None
-    """[RESAMPLES, n] as other test samples might have given it; None where several seeds say how sure it is."""
+    """[RESAMPLES, n] what it may truly be, from test counts; None where several seeds say how sure it is."""
     lowest: float = 0.0
     """What the number can be at least; it is 1 at most."""
 
@@ -57,10 +56,16 @@ class SiteValues:
     def estimate(self, picked: Callable[[Floats], Floats]) -> Estimate:
         """What `picked` makes of the values [..., n] of all sites, over seeds or over draws."""
         points = picked(self.points).tolist()
-        interval = student_interval(points) if self.draws is None else noise_interval(points[0], picked(self.draws))
+        interval = student_interval(points) if self.draws is None else _spread(points[0], picked(self.draws))
         if interval is not None:
             interval = interval._replace(low=max(interval.low, self.lowest), high=min(interval.high, 1.0))
         return Estimate(points, interval)
+
+
+def _spread(value: float, draws: Floats) -> Interval:
+    """The range of the draws, which the value itself belongs to."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(min(float(low), value), max(float(high), value), TEST_NOISE)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from facade.errors import RunDirectoryError
 from facade.files import store
 from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
-from facade.report.page_parts import fitting
+from facade.report.page_parts import fitting, letters
 from facade.report.panels import Figure
 from facade.report.protection import protection
 from facade.report.samples import samples
@@ -113,15 +113,21 @@ def _table(table: Table) -> dict[str, Any]:
         {"label": label, "numbers": row, "ours": line.ours}
         for label, row, line in zip(labels, cells, table.lines, strict=True)
     ]
-    parts = fitting([list(texts) for texts in zip(keys, *labels, strict=True)], columns)
-    headings = [column.heading for column in table.columns]
-    return {"label_headings": keys, "headings": headings, "lines": lines, "parts": parts, "note": table.note}
+    texts = [list(column) for column in zip(keys, *labels, strict=True)]
+    return {
+        "label_headings": [(key, letters(column)) for key, column in zip(keys, texts, strict=True)],
+        "headings": [column.heading for column in table.columns],
+        "lines": lines,
+        "parts": fitting(texts, columns),
+        "note": table.note,
+    }
 
 
 def _sites(table: Table) -> list[dict[str, Any]]:
     """Every site, where clusters are not known, in parts that fit the page."""
     return [
         sites._asdict()
+        | {"letters": letters(["site", *sites.names])}
         | {"parts": fitting([["site", *sites.names]], [[(c.heading, ""), *c.cells] for c in sites.columns])}
         for sites in site_tables(table)
     ]

@@ -8,12 +8,14 @@ ROOM = 1200
 """Pixels beside each other on a page of 1,280."""
 _LETTER, _SMALL_LETTER, _PADDING = 8.2, 7.0, 17
 """Pixels of a letter in a wide font, of one of an interval, and between columns."""
+_LONGEST_LINE = 24
+"""Letters of a label in one line."""
 
 
 def fitting(labels: Sequence[Sequence[str]], columns: Sequence[Sequence[tuple[str, str]]]) -> list[list[int]]:
     """The places of the columns (heading and cells, each a number and its interval), part by part; every part begins
-    with the labels (heading and values), whose words may be broken."""
-    room = ROOM - sum(_PADDING + _LETTER * max(_longest_word(text) for text in texts) for texts in labels)
+    with the labels (heading and values)."""
+    room = ROOM - sum(_PADDING + _LETTER * letters(texts) for texts in labels)
     parts: list[list[int]] = []
     left = 0.0
     for place, ((heading, _), *cells) in enumerate(columns):
@@ -25,6 +27,11 @@ def fitting(labels: Sequence[Sequence[str]], columns: Sequence[Sequence[tuple[st
         parts[-1].append(place)
         left -= width
     return parts
+
+
+def letters(texts: Sequence[str]) -> int:
+    """How many letters wide a column of labels is: longer ones are broken."""
+    return max(min(_LONGEST_LINE, len(text)) for text in texts)
 
 
 def _longest_word(text: str) -> int:

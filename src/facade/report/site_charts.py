@@ -55,6 +55,7 @@ def _lines(subject: Subject) -> Rows:
         for row in rows:
             end = ends.get(row["site"])
             row["shown"] = "other sites" if end is None else f"{end} in the end: {row['site']}"
+        rows.sort(key=lambda row: row["site"] in ends)  # what comes last is drawn on top
     return rows
 
 
