@@ -196,6 +196,15 @@ def test_of_very_many_sites_the_worst_are_listed(tmp_path):
     assert table.notes == ["The 16 worst served of 100 sites."]
 
 
+def test_a_site_that_attacks_in_one_experiment_has_no_number_there(tmp_path):
+    whole = write_sites(tmp_path / "whole", [9, 9, 8, 8])
+    attacked = write_sites(tmp_path / "attacked", [9, 9, 8, 8], "attack.nodes=[1]", "attack.kind=flip-signs")
+    (table,) = site_tables(tabulate(load_all([whole, attacked])))
+    assert table.names == NAMES
+    accuracies = [[cell[0] for cell in column.cells] for column in table.columns[2:4]]
+    assert accuracies == [["90.0", "90.0", "80.0", "80.0"], ["90.0", "-", "80.0", "80.0"]]
+
+
 def test_what_is_swept_now_comes_before_what_was(tmp_path):
     for name in "abcd":
         (tmp_path / name).mkdir()
@@ -339,13 +348,24 @@ def test_while_a_run_goes_on_the_worst_site_is_named():
     assert "sites  80.0%  worst, Bern,  50.0%" in terminal.getvalue()
 
 
-def test_the_card_names_sites_and_claims_no_division(named_run, tmp_path):
-    export(named_run.run_dir, tmp_path / "model", node=3)
+def test_the_card_names_sites_and_claims_no_division(named_run, tmp_path, command):
+    ended = command("export", named_run.run_dir, "--site", "Genf", "-o", tmp_path / "model")
+    assert ended.code == 0, ended.err
     card = (tmp_path / "model" / "README.md").read_text()
     assert "stratified" not in card
     assert "already divided among 4 sites, which of them are alike is not known; 60 training samples per site" in card
     assert "| site Genf | " in card
     assert "cluster" not in card
+
+
+def test_a_site_that_does_not_exist_has_no_model(named_run, tmp_path, command):
+    for arguments, words in {
+        ("--site", "Genv"): "unknown site 'Genv'; did you mean 'Genf'?",
+        ("--site", "Genf", "--node", "1"): "--site, --node and --head exclude each other",
+    }.items():
+        ended = command("export", named_run.run_dir, *arguments, "-o", tmp_path / "model")
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert words in ended.err
 
 
 def test_the_card_of_a_natural_source_says_who_has_which_samples(tmp_path):

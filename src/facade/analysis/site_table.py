@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from facade.analysis.sites import groups_in_words
+from facade.analysis.experiment_names import experiment_names
+from facade.analysis.sites import Sites, SiteValues, groups_in_words
 from facade.analysis.statistics import Estimate
-from facade.analysis.table import Table, TableLine, short_keys
+from facade.analysis.table import Table, TableLine
 
 MOST_SITES = 64
 """Beyond this many sites, only the worst served are listed."""
@@ -38,60 +39,49 @@ def site_tables(table: Table) -> list[SiteTable]:
     """One table for each data set and model whose clusters are not known."""
     groups: dict[str, list[TableLine]] = {}
     for line in table.lines:
-        if line.sites is not None:
-            groups.setdefault(line.comparison, []).append(line)
-    return [_site_table(lines) for lines in groups.values()]
+        groups.setdefault(line.comparison, []).append(line)
+    return [_site_table(lines) for lines in groups.values() if lines[0].sites is not None]
 
 
 def _site_table(lines: Sequence[TableLine]) -> SiteTable:
-    ours = [line for line in lines if line.ours] or list(lines)
-    first = ours[0].sites
-    assert first is not None
-    shown, few = list(range(len(first.names))), len(first.names) <= MOST_SITES
+    names = experiment_names([line.label for line in lines])
+    every = [(name, line.sites) for name, line in zip(names, lines, strict=True) if line.sites is not None]
+    ours = [own for own, line in zip(every, lines, strict=True) if line.ours] or every
+    first = ours[0][1]
+    shown, few = first.names, len(first.names) <= MOST_SITES
     if not few:
-        shown = first.accuracy.means.argsort(kind="stable")[:WORST].tolist()
+        shown = [first.names[i] for i in first.accuracy.means.argsort(kind="stable")[:WORST]]
     columns = [
-        SiteColumn("training samples", [(str(first.samples[i]), "") for i in shown]),
-        SiteColumn("test samples", [(str(first.tested[i]), "") for i in shown]),
+        SiteColumn("training samples", _cells(first, shown, lambda i: (str(first.samples[i]), ""))),
+        SiteColumn("test samples", _cells(first, shown, lambda i: (str(first.tested[i]), ""))),
+        *(SiteColumn(name, _estimates(sites, sites.accuracy, shown, "")) for name, sites in every),
+        *(column for name, sites in ours for column in _gains_and_head(name, sites, shown)),
     ]
-    names = dict(zip(map(id, lines), line_names(lines), strict=True))
-    columns += [SiteColumn(names[id(line)], _accuracies(line, shown)) for line in lines]
-    for line in ours:
-        columns += _gains_and_head(line, names[id(line)], shown)
     notes = [] if few else [f"The {WORST} worst served of {len(first.names)} sites."]
-    said = {names[id(line)]: groups_in_words(line.sites) for line in lines if line.sites is not None}
-    return SiteTable(
-        [first.names[i] for i in shown], columns, [*notes, *(f"{name}: {text}" for name, text in said.items() if text)]
-    )
+    notes += [f"{name}: {groups}" for name, sites in every if (groups := groups_in_words(sites))]
+    return SiteTable(shown, columns, notes)
 
 
-def _accuracies(line: TableLine, shown: Sequence[int]) -> list[Cell]:
-    return [] if line.sites is None else [_cell(line.sites.accuracy.of(i), "") for i in shown]
+def _cells(sites: Sites, shown: Sequence[str], cell: Callable[[int], Cell]) -> list[Cell]:
+    """The cells of these sites, by their places; of one that attacked in this experiment, none."""
+    places = {name: i for i, name in enumerate(sites.names)}
+    return [cell(places[name]) if name in places else ("-", "") for name in shown]
 
 
-def _gains_and_head(line: TableLine, name: str, shown: Sequence[int]) -> list[SiteColumn]:
-    if line.sites is None:
-        return []
+def _estimates(sites: Sites, values: SiteValues, shown: Sequence[str], sign: str) -> list[Cell]:
+    return _cells(sites, shown, lambda i: _cell(values.of(i), sign))
+
+
+def _gains_and_head(name: str, sites: Sites, shown: Sequence[str]) -> list[SiteColumn]:
     columns = [
-        SiteColumn(f"{name} over {'EL' if reference == 'el' else reference}", [_cell(gains.of(i), "+") for i in shown])
-        for reference, gains in line.sites.gains.items()
+        SiteColumn(f"{name} over {'EL' if reference == 'el' else reference}", _estimates(sites, gains, shown, "+"))
+        for reference, gains in sites.gains.items()
     ]
-    if line.sites.groups:
-        first = line.sites.groups[0]
+    if sites.groups:
+        first = sites.groups[0]
         head = {site: str(j) for j, group in zip(first.heads, first.groups, strict=True) for site in group}
-        columns.append(SiteColumn(f"{name}'s head", [(head[line.sites.names[i]], "") for i in shown]))
+        columns.append(SiteColumn(f"{name}'s head", [(head.get(site, "-"), "") for site in shown]))
     return columns
-
-
-def line_names(lines: Sequence[TableLine]) -> list[str]:
-    """What the lines of a table are called in a heading: the algorithm, and what sets those with the same one apart."""
-    keys = dict(zip(lines[0].label, short_keys(list(lines[0].label)), strict=True))
-    names = []
-    for line in lines:
-        alike = [other.label for other in lines if other.label["algorithm"] == line.label["algorithm"]]
-        telling = [key for key, value in line.label.items() if any(other[key] != value for other in alike)]
-        names.append(" ".join([line.label["algorithm"], *(f"{keys[key]}={line.label[key]}" for key in telling)]))
-    return names
 
 
 def _cell(estimate: Estimate, sign: str) -> Cell:

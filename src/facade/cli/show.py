@@ -126,7 +126,7 @@ def _print_heads(run: History) -> None:
     facts = "; ".join([*([rest] if run.clusters > 1 else []), *which])
     out.print(f"\n{run.path}: {facts}{'. ' if facts else ''}Percent of nodes at every head:", soft_wrap=True)
     _, clusters, k = heads.shares.shape
-    names = cluster_names([run.sizes], clusters) if run.clusters else ["all nodes"]
+    names = cluster_names([run.sizes], clusters) if run.clusters else ["all sites"]
     width = max(len(_side_by_side(range(k))), *map(len, names))
     for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
         out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)

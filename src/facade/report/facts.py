@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from facade.analysis import metrics
+from facade.analysis.experiment_names import experiment_names
 from facade.analysis.sites import Sites, site_numbers, sites_of
 from facade.analysis.statistics import Estimate, alone, estimates, gains, settlement, tested
-from facade.analysis.table import grouped, labels, short_keys
-from facade.core.names import short, short_ones
+from facade.analysis.table import grouped, labels
+from facade.core.names import short
 from facade.data.clusters import cluster_names
 from facade.errors import RunDirectoryError
 from facade.runs.history import Evaluation, History
@@ -130,17 +131,8 @@ def _comparison(title: str, runs: list[History]) -> Comparison:
 
 
 def subject_labels(groups: Sequence[Sequence[History]]) -> list[str]:
-    """What experiments are called: the algorithm, and what sets experiments with the same one apart. (That each
-    algorithm has a learning rate of its own is no difference between two experiments with one of them.)"""
-    described = labels(groups)
-    called = short_ones(own["algorithm"] for own in described)
-    keys = dict(zip(described[0], short_keys(list(described[0])), strict=True))
-    names = []
-    for own in described:
-        alike = [other for other in described if other["algorithm"] == own["algorithm"]]
-        telling = [key for key, value in own.items() if any(other[key] != value for other in alike)]
-        names.append(" ".join([called[own["algorithm"]], *(f"{keys[key]}={own[key]}" for key in telling)]))
-    return names
+    """What experiments are called: the algorithm, and what sets experiments with the same one apart."""
+    return experiment_names(labels(groups))
 
 
 # Over rounds
