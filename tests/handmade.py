@@ -18,14 +18,15 @@ def confusion(right, images=10, classes=2):
     return matrix.round().astype(int).tolist()
 
 
-def write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes=1000):
+def write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes=1000, sites=None):
     """Write a finished run of an experiment. rounds: per round (bytes, choices or None); evaluations: {round:
     right answers per node}; final: right answers per node, of 10 per class."""
     path.mkdir(parents=True)
     (path / "experiment.toml").write_text(experiment.toml())
     n = len(final)
     facts = {"classes": ["a", "b"], "cluster": None if cluster is None else list(cluster), "images": [5] * n}
-    (path / "federation.json").write_text(json.dumps(facts | {"test_of": list(cluster or range(n))}))
+    facts |= {"test_of": list(cluster or range(n)), "sites": sites}
+    (path / "federation.json").write_text(json.dumps(facts))
     rows = []
     for number, (heard, choices) in enumerate(rounds, 1):
         chosen = [{} if choices is None else {"choice": choices[i]} for i in range(n)]
@@ -44,7 +45,14 @@ def write_run_of(experiment, path, rounds, evaluations, final, cluster, final_by
     return path
 
 
-def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1), final_bytes=1000):
+def write_run(path, rounds, evaluations, final, *settings, cluster=(0, 0, 0, 1), final_bytes=1000, sites=None):
     """Write a finished run on digits, of four nodes unless the settings say otherwise."""
     experiment = digits(*settings, clusters="3:1", degree=2, rounds=len(rounds), steps=1, every=2)
-    return write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes)
+    return write_run_of(experiment, path, rounds, evaluations, final, cluster, final_bytes, sites)
+
+
+def write_sites(path, final, *settings, names=("Basel", "Bern", "Chur", "Genf"), choices=None):
+    """Write a finished run of sites of which nobody knows who is alike; `final` right answers of ten per class."""
+    rounds = [(1000, choices)] * 2
+    settings = (f'data.clusters="{len(final)}"', *settings)
+    return write_run(path, rounds, {2: final}, final, *settings, cluster=None, sites=list(names)[: len(final)])

@@ -17,8 +17,8 @@ def bar_of(width, shares):
     """The last line of a run's bar, on a terminal."""
     terminal = io.StringIO()
     console = Console(file=terminal, width=width, force_terminal=True, color_system=None)
-    run = digits(clusters="9:8", rounds=1200, steps=1, every=80)
-    with RunProgress(console, [9 - c for c in range(len(shares))]) as progress:
+    run = digits(clusters=":".join(str(9 - c) for c in range(len(shares))), rounds=1200, steps=1, every=80)
+    with RunProgress(console) as progress:
         progress.start(run, 0)
         progress.evaluated(80, {"clusters": shares}, final=False)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
@@ -65,6 +65,23 @@ def test_every_number_stands_below_its_heading():
         "sec.",
     ]
     assert numbers.split() == ["el", "91.0", "42.0", "88.0", "41.0", "73.0", "0.011", "0.222", "15.4", "apart", "1.5"]
+
+
+def test_what_leads_is_bold_and_nothing_else():
+    numbers = {"all": 0.9, "worst_node": 0.8, "fair_accuracy": 0.9, "dp": 0.0, "eo": 0.1, "bytes_per_node": 0}
+    rest = {"settled": None, "separated": None, "seconds": 1.0}
+    summaries = {
+        name: numbers | rest | {"clusters": [0.97, minority]}
+        for name, minority in {"el": 0.625, "deprl": 0.856, "facade": 0.885}.items()
+    }
+    terminal = io.StringIO()
+    console = Console(file=terminal, width=120, force_terminal=True, color_system="standard")
+    display.print_summaries(console, summaries, [30, 2], {"cluster_1": {"deprl", "facade"}})
+    _, _, _, *lines = terminal.getvalue().splitlines()
+    bold = [re.findall(r"\x1b\[1(?:;36)?m *([0-9.]+)", line) for line in lines[:3]]
+    assert bold == [[], ["85.6"], ["88.5"]]
+    assert ["36m" in line for line in lines[:3]] == [False, False, True], "FACADE's line is coloured"
+    assert "Bold: the best, and what cannot be told from it" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_run_leaves_every_measure_of_every_node(tmp_path):
     result = run(digits(clusters="3:1", degree=2, rounds=2, steps=1, every=1), tmp_path / "run")
     told = RunDirectory(tmp_path / "run").read("result.json")["measures"]
     assert told == result.summary["measures"]
-    assert list(told["auc"]["sites"]) == [str(node) for node in range(result.experiment.n)]
+    assert list(told["auc"]["sites"]) == [f"node {node}" for node in range(result.experiment.n)]
     assert len(told["log-loss"]["clusters"]) == len(result.summary["clusters"])
     shares = [fact["value"] for fact in told["accuracy"]["clusters"]]
     assert shares == pytest.approx(result.summary["clusters"])

@@ -27,6 +27,7 @@ addEventListener("load", () => { const look = () => {
   const fetched = performance.getEntriesByType("resource").map(e => e.name);
   const seen = { drawn: Number(all.dataset.drawn), marks, fetched, scroll: all.scrollWidth, width: innerWidth,
     lines: document.querySelectorAll("#numbers tbody tr").length,
+    sideways: Math.max(...[...document.querySelectorAll(".wide")].map(e => e.scrollWidth - e.clientWidth)),
     ground: getComputedStyle(document.body).backgroundColor,
     hostile: "hostile" in window, text: document.body.innerText };
   parent.postMessage(JSON.stringify(seen), "*");

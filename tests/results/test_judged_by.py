@@ -119,13 +119,13 @@ def test_programs_are_told_every_measure_of_every_site(command, runs):
     told = json.loads(command("show", runs, "--json").out)
     assert told["measure"] == "accuracy"
     el = next(line for line in told["experiments"] if line["label"] == {"algorithm": "el"})["measures"]
-    assert el["auc"]["sites"]["3"]["values"] == [0.7, 0.8]
-    assert el["auc"]["sites"]["3"]["mean"] == pytest.approx(0.75)
-    assert el["auc"]["sites"]["3"]["interval"]["accounts_for"] == "seeds"
-    assert el["auc"]["sites"]["1"]["mean"] is None
+    assert el["auc"]["sites"]["node 3"]["values"] == [0.7, 0.8]
+    assert el["auc"]["sites"]["node 3"]["mean"] == pytest.approx(0.75)
+    assert el["auc"]["sites"]["node 3"]["interval"]["accounts_for"] == "seeds"
+    assert el["auc"]["sites"]["node 1"]["mean"] is None
     assert el["log-loss"]["clusters"][1]["values"] == [0.9, 0.9]
     alone = next(line for line in told["experiments"] if line["label"] == {"algorithm": "local"})["measures"]
-    assert alone["auc"]["sites"]["3"]["interval"]["accounts_for"] == "test-set noise only"
+    assert alone["auc"]["sites"]["node 3"]["interval"]["accounts_for"] == "test-set noise only"
     assert alone["accuracy"]["clusters"][0]["mean"] == pytest.approx(25 / 30)
 
 

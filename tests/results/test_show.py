@@ -251,3 +251,27 @@ def test_a_run_without_clusters_is_shown(command, tmp_path):
     ended = command("show", tmp_path / "r", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["experiments"][0]["numbers"]["all"]["mean"] == pytest.approx(0.65)
+
+
+def test_bold_follows_the_intervals_of_the_verdict(command, tmp_path):
+    for name, minority in {"facade": 9, "deprl": 8, "el": 2}.items():
+        choices = [0, 0, 0, 1] if name == "facade" else None
+        write_run(tmp_path / name, [(1e6, choices)] * 2, {}, [9, 9, 9, minority], f"algorithm.name={name}")
+    text = command("show", tmp_path, "--markdown", "--columns", "cluster_0,cluster_1,eo").out
+    lines = {line.split(" | ")[0].strip("| *"): line for line in text.splitlines() if line.startswith("| ")}
+    assert lines["facade"].startswith("| **facade** | 1 | 90.00 "), "what is alike in all lines leads nobody"
+    assert "| **90.00** [" in lines["facade"]
+    assert "| **80.00** [" in lines["deprl"], "20 test images cannot tell 80 from 90 percent"
+    assert "| 20.00 [" in lines["el"]
+    latex = command("show", tmp_path, "--latex", "--columns", "cluster_1").out
+    assert r"\textbf{facade} & 1 & \textbf{90.00}" in latex
+    assert r"el & 1 & 20.00" in latex
+
+
+def test_lines_on_other_data_are_not_compared(tmp_path):
+    for skew, right in {"rotate": 2, "blur": 9}.items():
+        for name, more in {"el": 0, "local": 1}.items():
+            settings = (f"data.skew={skew}", f"algorithm.name={name}")
+            write_run(tmp_path / f"{skew}-{name}", QUIET, {}, [right + more] * 4, *settings)
+    table = tabulate(load_all([tmp_path]))
+    assert table.leading["cluster_0"] == set(), "on either data, the two are alike"

@@ -11,6 +11,7 @@ from facade import Experiment
 from facade.cli import progress
 from facade.cli.progress import SweepProgress
 from facade.cli.sweep import parse_seeds
+from facade.runs.history import load_all
 from facade.runs.run_directory import RunDirectory
 from facade.sweep import estimate, process_pool, worker
 from facade.sweep.jobs import Candidate, points, split_values, write_selection
@@ -19,7 +20,7 @@ from results.jobs import ends, jobs_of
 from runs import unseal
 from surroundings import csv_lines
 
-GRID = ["--grid", "algorithm.name=el,facade", "--grid", "training.lr=0.02,0.2", "--seeds", "1,2"]
+GRID = ["--grid", "algorithm.name=facade,el", "--grid", "training.lr=0.02,0.2", "--seeds", "1,2"]
 
 
 def rows_of(path):
@@ -68,6 +69,8 @@ def test_a_sweep_writes_one_directory_per_run_and_a_table(sweep, computed, tmp_p
     assert {(line["algorithm"], line["training.lr"], line["seeds"]) for line in table} == {
         (name, lr, "1 2") for name in ("el", "facade") for lr in ("0.02", "0.2")
     }
+    assert (tmp_path / "out" / "order.txt").read_text().split() == computed, "in the order of the grid"
+    assert [run.path.name for run in load_all([tmp_path / "out"])] == computed
     again = sweep(*GRID)
     assert (again.code, len(computed)) == (0, 8), "finished runs are skipped"
     assert "8 runs: 8 finished" in again.err

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from facade.analysis.experiment_names import labels
 from facade.analysis.measures import ACCURACY, MEASURES, Measure
+from facade.analysis.sites import Sites, site_numbers, sites_of
 from facade.analysis.statistics import ROUNDING, Estimate, alone, estimates
-from facade.analysis.table import ORACLE_NOTE, grouped, labels
+from facade.analysis.table import ORACLE_NOTE, grouped
 from facade.errors import ExperimentError, unknown
 from facade.runs.history import History, judged_by
 
@@ -33,23 +35,42 @@ class Clause:
     """Limits that make sense."""
     by_measure: bool = False
     """Whether it is about what the runs are judged by; else it is about accuracies or heads in any case."""
+    about: Literal["nodes", "clusters", "sites"] = "nodes"
+    """Whom it is about: nodes seed by seed, clusters, which must be known, or sites by their means over seeds."""
+
+
+def _of_sites(bound: Bound, number: str, says: str, low: float = 0.0, high: float = 1.0) -> Clause:
+    return Clause(bound, number, f"{says}, by means over seeds", low, high, by_measure=True, about="sites")
+
+
+def _of_clusters(bound: Bound, number: str, says: str, high: float = 1.0, by_measure: bool = False) -> Clause:
+    return Clause(bound, number, says, high=high, by_measure=by_measure, about="clusters")
 
 
 CLAUSES: dict[str, Clause] = {
-    "min_cluster_accuracy": Clause("min", "worst_cluster", "final accuracy of the worst cluster"),
-    "min_cluster": Clause("min", "worst_cluster", "measure of the worst cluster, if more is better", by_measure=True),
-    "max_cluster": Clause(
-        "max", "worst_cluster", "measure of the worst cluster, if less is better", high=math.inf, by_measure=True
+    "min_cluster_accuracy": _of_clusters("min", "worst_cluster", "final accuracy of the worst cluster"),
+    "min_cluster": _of_clusters(
+        "min", "worst_cluster", "measure of the worst cluster, if more is better", by_measure=True
     ),
-    "max_gap": Clause("max", "gap", "largest difference between the clusters' final measures", by_measure=True),
-    "max_equalized_odds": Clause("max", "eo", "equalized odds of the final models", high=2.0),
-    "min_fair_accuracy": Clause("min", "fair_accuracy", "final fair accuracy"),
+    "max_cluster": _of_clusters(
+        "max", "worst_cluster", "measure of the worst cluster, if less is better", math.inf, by_measure=True
+    ),
+    "max_gap": _of_clusters("max", "gap", "largest difference between the clusters' final measures", by_measure=True),
+    "max_equalized_odds": _of_clusters("max", "eo", "equalized odds of the final models", high=2.0),
+    "min_fair_accuracy": _of_clusters("min", "fair_accuracy", "final fair accuracy"),
     "min_gain_over_local": Clause(
         "min", "worst_gain", "what the worst-off node gains over training alone", low=-1.0, by_measure=True
     ),
-    "must_separate": Clause("must", "separated", "no head serves two clusters, in any seed"),
-    "must_settle": Clause("must", "settled", "every cluster has one head of its own, in every seed"),
+    "must_separate": _of_clusters("must", "separated", "no head serves two clusters, in any seed"),
+    "must_settle": _of_clusters("must", "settled", "every cluster has one head of its own, in every seed"),
+    "min_site": _of_sites("min", "worst_site", "measure of the worst site, if more is better"),
+    "max_site": _of_sites("max", "worst_site", "measure of the worst site, if less is better", high=math.inf),
+    "min_gain": _of_sites(
+        "min", "worst_gain_over_local", "what the site that gains least gains over training alone", low=-1.0
+    ),
+    "max_gap_between_sites": _of_sites("max", "gap_between_sites", "difference between the best and the worst site"),
 }
+"""Clauses about sites need no knowledge of clusters."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,7 @@ def judge(contract: Contract, runs: Sequence[History], against: Sequence[History
     by the one that they say themselves."""
     limits = {name: limit for name, limit in contract.items() if not isinstance(limit, str)}
     runs = judged_by(runs, str(contract["measure"]) if "measure" in contract else None)
+    _refuse_clusters(limits, runs)
     _check_direction(limits, runs[0].measure)
     if runs[0].measure == ACCURACY:
         return _all_judged(limits, runs, against)
@@ -144,12 +166,16 @@ def judge(contract: Contract, runs: Sequence[History], against: Sequence[History
 
 
 def _check_direction(limits: dict[str, float | bool], measure: Measure) -> None:
-    wrong, right = ("min_cluster", "max_cluster") if measure.lower_is_better else ("max_cluster", "min_cluster")
-    if wrong in limits:
-        better = "less" if measure.lower_is_better else "more"
-        raise ExperimentError(
-            f"the contract has {wrong}, but runs are judged by {measure.name}, of which {better} is better; use {right}"
-        )
+    """ExperimentError for a bound on the wrong side of what counts."""
+    wrong_bound, bound = ("min", "max") if measure.lower_is_better else ("max", "min")
+    for who in ("cluster", "site"):
+        wrong, right = f"{wrong_bound}_{who}", f"{bound}_{who}"
+        if wrong in limits:
+            better = "less" if measure.lower_is_better else "more"
+            raise ExperimentError(
+                f"the contract has {wrong}, but runs are judged by {measure.name}, of which {better} is better; use"
+                f" {right}"
+            )
 
 
 def _all_judged(
@@ -158,18 +184,22 @@ def _all_judged(
     groups = grouped(runs)
     local = [*against, *(run for run in runs if run.algorithm == "local")]
     others = any(run.algorithm != "local" for run in runs)
+    of_sites = any(CLAUSES[name].about == "sites" for name in contract)
     verdicts = []
     for label, group in zip(labels(groups), groups, strict=True):
-        estimated = estimates(group, None, local)
+        sites = sites_of(group, local) if of_sites else None
+        estimated = estimates(group, None, local) | ({} if sites is None else site_numbers(sites))
         name = ", ".join(value if key == "algorithm" else f"{key} = {value}" for key, value in label.items())
         name += "" if group[0].attack is None else f" ({group[0].attack})"
         oracle = any(run.tested_by_oracle for run in group)
         itself = group[0].algorithm == "local" and others  # what those are measured against
-        clauses = {key: limit for key, limit in contract.items() if not (itself and key == "min_gain_over_local")}
+        clauses = {key: limit for key, limit in contract.items() if not (itself and key in _GAINS)}
         for clause, limit in clauses.items():
             verdict = _of_measure(_judged(name, clause, limit, estimated, oracle), group[0].measure)
-            if clause == "min_gain_over_local" and verdict.outcome != "not judged":
-                verdict = replace(verdict, reason=_other_effort(group, local))
+            if verdict.outcome != "not judged":
+                effort = _other_effort(group, local) if clause in _GAINS else ""
+                whose = "" if sites is None else _whose(clause, sites)
+                verdict = replace(verdict, reason="; ".join(part for part in (verdict.reason, whose, effort) if part))
             verdicts.append(verdict)
     return verdicts
 
@@ -180,6 +210,34 @@ def _of_measure(verdict: Verdict, measure: Measure) -> Verdict:
         return replace(verdict, measure=measure)
     lacking = f"or there is no {measure.word}, as in runs of older versions"
     return replace(verdict, measure=measure, reason=f"{verdict.reason}; {lacking}")
+
+
+_GAINS = ("min_gain_over_local", "min_gain")
+"""Clauses that compare with runs of `local`."""
+
+
+def _refuse_clusters(contract: dict[str, float | bool], runs: Sequence[History]) -> None:
+    """ExperimentError for a clause about clusters where a run does not know them."""
+    of_clusters = [name for name in contract if CLAUSES[name].about == "clusters"]
+    unknowing = next((run for run in runs if run.cluster is None), None)
+    if of_clusters and unknowing is not None:
+        wrong = "min_site" if runs[0].measure.lower_is_better else "max_site"
+        others = ", ".join(name for name, clause in CLAUSES.items() if clause.about == "sites" and name != wrong)
+        raise ExperimentError(
+            f"{of_clusters[0]} is about clusters, but {unknowing.path} does not know which sites are alike; use clauses"
+            f" about sites: {others}"
+        )
+
+
+def _whose(clause: str, sites: Sites) -> str:
+    """Which sites decided a clause about sites, in words."""
+    if clause in ("min_site", "max_site"):
+        return f"the worst site is {sites.name(sites.worst)}"
+    if clause == "min_gain":
+        return f"{sites.name(sites.least_gaining('local'))} gains least"
+    if clause == "max_gap_between_sites":
+        return f"the best is {sites.name(sites.best)}, the worst {sites.name(sites.worst)}"
+    return ""
 
 
 def _other_effort(group: Sequence[History], local: Sequence[History]) -> str:
@@ -212,8 +270,10 @@ def _judged(experiment: str, name: str, limit: float | bool, estimated: dict[str
 
 
 def _missing(clause: Clause) -> str:
-    if clause.number == "worst_gain":
+    if clause.number in ("worst_gain", "worst_gain_over_local"):
         return "it needs runs of 'local' with the same data, model and seeds; name them as well"
+    if clause.about == "sites":
+        return "no site has such a number with every seed"
     if clause.bound == "must":
         return "the algorithm has no heads to choose from, or the run does not know its clusters"
     if clause.number == "eo":

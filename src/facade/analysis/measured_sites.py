@@ -11,11 +11,10 @@ from facade.analysis.measures import MEASURES
 from facade.analysis.statistics import TEST_NOISE, student_interval
 from facade.core.types import Row
 from facade.runs.history import History
-from facade.runs.measure_facts import site_names
 
 
 def measured_sites(runs: Sequence[History]) -> Row:
-    """By measure: `sites` by name or number of the node and, where they are known, `clusters` in their order, each with
+    """By measure: `sites` by name and, where they are known, `clusters` in their order, each with
     its mean over seeds, an interval and every seed's value; null for what a run does not have."""
     each = [_facts(run) for run in runs]
     told: Row = {}
@@ -31,8 +30,7 @@ def measured_sites(runs: Sequence[History]) -> Row:
 
 
 def _facts(run: History) -> Row:
-    names = site_names(run.nodes.tolist(), run.data.get("sites"))
-    return measures.facts(run.final.confusion, run.final.beside, names, run.test_of, run.cluster)
+    return measures.facts(run.final.confusion, run.final.beside, run.sites, run.test_of, run.cluster)
 
 
 def _over_seeds(facts: Sequence[Row | None]) -> Row:

@@ -314,15 +314,20 @@ def cost_to(run: History, target: float) -> Cost | None:
 
 
 def alone(run: History, local: Sequence[History]) -> History | None:
-    """The run of `local` with the run's data, model and seed, if it is among those given; of several, such as
+    """The run of `local` with the run's data, model and seed, if it is among those given."""
+    return counterpart(run, local, "local")
+
+
+def counterpart(run: History, others: Sequence[History], algorithm: str) -> History | None:
+    """The run of another algorithm with the run's data, model and seed, if it is among those given; of several, such as
     one per learning rate, the best: nobody gains by being compared with a badly trained model."""
-    if run.algorithm == "local":
+    if run.algorithm == algorithm:
         return None
     wanted = [item for item in run.point.items() if item[0].startswith(("data.", "model.", "evaluation.images"))]
     same = [
         other
-        for other in local
-        if other.algorithm == "local"
+        for other in others
+        if other.algorithm == algorithm
         and other.seed == run.seed
         and all(other.point.get(k) == v for k, v in wanted)
         and not differing_facts(other.data, run.data)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import csv
-import hashlib
+import functools
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
+from facade.analysis.differences import Seeded, leading
+from facade.analysis.experiment_names import labels
 from facade.analysis.measured_sites import measured_sites
 from facade.analysis.measures import ACCURACY, Measure
 from facade.analysis.node_values import is_judged
+from facade.analysis.sites import Sites, by_site, site_numbers, sites_of
 from facade.analysis.statistics import TEST_NOISE, Estimate, Settlement, estimates, settlement
-from facade.core.names import short_ones
+from facade.analysis.unequal_settings import unequal
 from facade.data.clusters import cluster_names
-from facade.experiment.decisive_settings import setting
+from facade.errors import unknown
 from facade.runs.history import History, judged_by
 
 ORACLE_NOTE = "evaluation.head = 'oracle': tested with the heads best on the test data, which no site can know"
@@ -34,6 +37,8 @@ class Column:
     digits: int = 0
     counted: bool = False
     """Whether it is a yes or no, shown as the number of seeds with a yes."""
+    better: Literal["higher", "lower"] | None = None
+    """What is good; None: neither is."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,15 @@ class TableLine:
     """Seeds with which the training loss never fell."""
     measures: dict[str, Any] = field(default_factory=dict)
     """Every measure of every site and cluster."""
+    comparison: str = ""
+    """Lines with the same text here are of the same data and model."""
+    sites: Sites | None = None
+    """Its sites, where clusters are not known."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is FACADE's."""
+        return self.label["algorithm"] == "facade"
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,24 @@ class Table:
     """In words, settings of training that algorithms were not given alike."""
     measure: Measure = ACCURACY
     """What experiments are judged by."""
+    numbers: tuple[str, ...] = ()
+    """The numbers that were asked for, which programs are given; empty: all."""
+
+    @functools.cached_property
+    def leading(self) -> dict[str, set[int]]:
+        """By column, the lines that are the best of their data and model there, or cannot be told from it by the
+        intervals of the verdict. Where nobody can be told from the best, nobody leads."""
+        return {column.name: _leading(column, self.lines) for column in self.columns if column.better is not None}
+
+    def only(self, names: Sequence[str]) -> Table:
+        """The same with the columns of these numbers, in their order."""
+        known = {column.name: column for column in self.columns}
+        every = list(dict.fromkeys([*known, *(name for line in self.lines for name in line.cells)]))
+        for name in names:
+            if name not in every:
+                raise unknown("column", name, every)
+        columns = [known.get(name) or Column(name, name.replace("_", " "), 1, 4) for name in names]
+        return replace(self, columns=columns, numbers=tuple(names))
 
     @property
     def note(self) -> str:
@@ -88,6 +120,8 @@ class Table:
             parts.append(ORACLE_NOTE)
         for prior in sorted({line.prior for line in self.lines if line.prior is not None}):
             parts.append(f"balanced loss, prior = {prior}: predicted {PRIORS[prior]}")
+        if any(self.leading.values()):
+            parts.append("bold: the best, and what cannot be told from it")
         attacks = list(dict.fromkeys(line.attack for line in self.lines if line.attack is not None))
         return ". ".join(["; ".join(parts), *self.unequal, *self._failures(), *attacks])
 
@@ -101,6 +135,18 @@ class Table:
         return [f"The training loss never fell, so that nothing was learned: {', '.join(failed)}"] if failed else []
 
 
+def _leading(column: Column, lines: Sequence[TableLine]) -> set[int]:
+    found: set[int] = set()
+    for comparison in dict.fromkeys(line.comparison for line in lines):
+        known = {
+            i: Seeded(line.seeds, line.cells[column.name])
+            for i, line in enumerate(lines)
+            if line.comparison == comparison and column.name in line.cells
+        }
+        found |= leading(known, column.better == "higher")
+    return found
+
+
 def grouped(runs: Sequence[History]) -> list[list[History]]:
     """Runs of one experiment together, by seed; experiments in the order of their first run."""
     groups: dict[str, list[History]] = {}
@@ -109,66 +155,11 @@ def grouped(runs: Sequence[History]) -> list[list[History]]:
     return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
 
 
-def labels(groups: Sequence[Sequence[History]]) -> list[dict[str, str]]:
-    """Per experiment the algorithm, and whatever else the experiments differ in. Fields that belong
-    to one algorithm are no difference to another."""
-    points = [group[0].point for group in groups]
-    differing = [key for key in dict.fromkeys(key for point in points for key in point) if _differs(key, points)]
-    return [
-        {"algorithm": str(point["algorithm.name"])} | {key: in_short(setting(point, key)) for key in differing}
-        for point in points
-    ]
-
-
-def short_keys(keys: Sequence[str]) -> list[str]:
-    """Keys without their sections (of model.name, the section), where that leaves no two alike."""
-    last = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
-    return [short if last.count(short) == 1 else key for key, short in zip(keys, last, strict=True)]
-
-
-_PLURALS = {"training.lr": "Learning rates"}
-"""Settings that have a plain name."""
-_LONGEST = 60
-"""Characters of a value in a label; a list of edges may have thousands."""
-
-
-def in_short(value: Any) -> str:
-    """A setting's value as a label has it: one that would fill lines by its beginning and a hash."""
-    text = str(value)
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:20]}... ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
-
-
-def _differs(key: str, points: Sequence[dict[str, Any]]) -> bool:
-    if key == "algorithm.name":
-        return False
-    if not key.startswith("algorithm."):
-        return len({str(point.get(key)) for point in points}) > 1
-    pairs = {(point["algorithm.name"], str(point[key])) for point in points if key in point}
-    return len(pairs) > len({name for name, _ in pairs})
-
-
 def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
     """The table of some runs. Runs of `local` among them are what gains are measured against."""
     measure = judged_by(runs, None)[0].measure
     groups = grouped(runs)
-    local = [run for run in runs if run.algorithm == "local"]
-    lines = [
-        TableLine(
-            label,
-            [run.seed for run in group],
-            [str(run.path) for run in group],
-            estimates(group, target, local),
-            [settlement(run) for run in group],
-            any(run.tested_by_oracle for run in group),
-            group[0].final.prior,
-            group[0].attack,
-            [run.seed for run in group if not run.learned],
-            measured_sites(group),
-        )
-        for label, group in zip(labels(groups), groups, strict=True)
-    ]
+    lines = [_line(label, group, runs, target) for label, group in zip(labels(groups), groups, strict=True)]
     present = {name for line in lines for name in line.cells}
     if target is not None:  # even if nobody reached it
         present |= {"rounds_to_target", "bytes_to_target"}
@@ -179,25 +170,34 @@ def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
     return Table(columns, lines, differing, measure)
 
 
-def unequal(groups: Sequence[Sequence[History]], key: str) -> str | None:
-    """In words, that a setting was tried with other values for one algorithm than for another, so that they are not
-    compared on equal terms; None where it was not."""
-    tried: dict[str, dict[str, None]] = {}
-    for group in groups:
-        tried.setdefault(group[0].algorithm, {})[in_short(setting(group[0].point, key))] = None
-    if len({frozenset(values) for values in tried.values()}) == 1:
-        return None
-    called = short_ones(tried)
-    each = ", ".join(f"{called[name]} {' and '.join(values)}" for name, values in tried.items())
-    return f"{_PLURALS.get(key, f'Values of {key}')} differ: {each}"
-
-
 def _by(measure: Measure, column: Column) -> Column:
     """A column as it is where experiments are judged by the measure."""
     if measure == ACCURACY or not is_judged(column.name):
         return column
-    heading = column.heading.replace("acc.", measure.heading)
-    return replace(column, heading=heading, scale=measure.scale, digits=measure.digits)
+    heading, better = column.heading.replace("acc.", measure.heading), column.better
+    if measure.lower_is_better and better == "higher" and "gain" not in column.name:  # a gain is good in any case
+        better = "lower"
+    return replace(column, heading=heading, scale=measure.scale, digits=measure.digits, better=better)
+
+
+def _line(label: dict[str, str], group: list[History], runs: Sequence[History], target: float | None) -> TableLine:
+    first = group[0]
+    sites = None if any(run.clusters for run in runs) else sites_of(group, runs)
+    cells = estimates(group, target, [run for run in runs if run.algorithm == "local"])
+    return TableLine(
+        label,
+        [run.seed for run in group],
+        [str(run.path) for run in group],
+        cells if sites is None else cells | site_numbers(sites),
+        [settlement(run) for run in group],
+        any(run.tested_by_oracle for run in group),
+        first.final.prior,
+        first.attack,
+        [run.seed for run in group if not run.learned],
+        measured_sites(group),
+        str([item for item in first.point.items() if item[0].startswith(("data.", "model."))]),
+        sites,
+    )
 
 
 def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
@@ -205,16 +205,7 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
     names = cluster_names([run.sizes for run in runs], clusters)
     goal = "" if target is None else f"{100 * target:g}%" if runs[0].measure.percent else f"{target:g}"
     return [
-        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2) for c, name in enumerate(names)),
-        Column("all", "all acc.", 100, 2),
-        *([Column("worst_head", "worst head's acc.", 100, 2)] if clusters < 2 else []),
-        Column("worst_node", "worst node", 100, 2),
-        Column("fair_accuracy", "fair acc. (final)", 100, 2),
-        Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
-        Column("highest_fair_accuracy", "fair acc. (highest)", 100, 2),
-        Column("dp", "DP", 1, 4),
-        Column("eo", "EO", 1, 4),
-        Column("worst_gain", "worst gain over local", 100, 2),
+        *(_of_clusters(names) if clusters else _OF_SITES),
         Column("bytes_per_node", "MB per node", 1e-6, 1),
         Column("rounds_to_target", f"rounds to {goal}", 1, 0),
         Column("bytes_to_target", f"MB to {goal}", 1e-6, 1),
@@ -222,6 +213,35 @@ def _columns(runs: Sequence[History], target: float | None) -> list[Column]:
         Column("settling_round", "settling round", 1, 0),
         Column("unused_heads", "unused heads", 1, 1),
     ]
+
+
+def _of_clusters(names: Sequence[str]) -> list[Column]:
+    """Columns of a federation whose clusters are known."""
+    return [
+        *(Column(f"cluster_{c}", f"{name} acc.", 100, 2, better="higher") for c, name in enumerate(names)),
+        Column("all", "all acc.", 100, 2, better="higher"),
+        *([Column("worst_head", "worst head's acc.", 100, 2)] if len(names) < 2 else []),
+        Column("worst_node", "worst node", 100, 2, better="higher"),
+        Column("fair_accuracy", "fair acc. (final)", 100, 2, better="higher"),
+        Column("fair_accuracy_of_means", "fair acc. of means", 100, 2),
+        Column("highest_fair_accuracy", "fair acc. (highest)", 100, 2),
+        Column("dp", "DP", 1, 4, better="lower"),
+        Column("eo", "EO", 1, 4, better="lower"),
+        Column("worst_gain", "worst gain over local", 100, 2, better="higher"),
+    ]
+
+
+_OF_SITES = [
+    Column("worst_site", "worst site", 100, 2, better="higher"),
+    Column("all", "mean of sites", 100, 2, better="higher"),
+    Column("gap_between_sites", "gap between sites", 100, 2, better="lower"),
+    Column("worst_gain_over_local", "worst gain over local", 100, 2, better="higher"),
+    Column("mean_gain_over_local", "mean gain over local", 100, 2, better="higher"),
+    Column("worst_gain_over_el", "worst gain over EL", 100, 2, better="higher"),
+    Column("mean_gain_over_el", "mean gain over EL", 100, 2, better="higher"),
+    Column("worst_head", "worst head's acc.", 100, 2),
+]
+"""Columns of one whose clusters are not."""
 
 
 # What a cell says
@@ -261,8 +281,8 @@ def to_markdown(table: Table) -> str:
     """A table for a README."""
     headings = [*table.lines[0].label, "seeds", *(column.heading for column in table.columns)]
     body = [
-        [*line.label.values(), _seeds(line), *(" ".join(pair).strip() for pair in pairs(table, line))]
-        for line in table.lines
+        [*_labels(line, "**{}**"), _seeds(line), *(" ".join(pair).strip() for pair in _marked(table, i, "**{}**"))]
+        for i, line in enumerate(table.lines)
     ]
     rules = ["---"] * (len(table.lines[0].label) + 1) + ["--:"] * len(table.columns)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *body)) + f"\n\n{table.note}\n"
@@ -274,20 +294,21 @@ def to_latex(table: Table) -> str:
     align = "l" * (len(headings) - len(table.columns)) + "r" * len(table.columns)
     lines = [f"% {_escaped(table.note)}", rf"\begin{{tabular}}{{{align}}}", r"\hline"]
     lines += [" & ".join(map(_escaped, headings)) + r" \\", r"\hline"]
-    for line in table.lines:
-        shown = [pair[0].replace(" ± ", r" $\pm$ ") for pair in pairs(table, line)]
-        lines.append(" & ".join([*map(_escaped, line.label.values()), _escaped(_seeds(line)), *shown]) + r" \\")
+    for i, line in enumerate(table.lines):
+        shown = [pair[0].replace(" ± ", r" $\pm$ ") for pair in _marked(table, i, r"\textbf{{{}}}")]
+        lines.append(" & ".join([*_labels(line, r"\textbf{{{}}}", _escaped), _escaped(_seeds(line)), *shown]) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """One line per experiment and number: mean, std, interval and every seed's value, unscaled."""
+    """One line per experiment and number: mean, std, interval and every seed's value, unscaled. Where clusters are not
+    known, numbers of a site have its name behind a colon."""
     file = io.StringIO()
     keys = list(table.lines[0].label)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*keys, "seeds", "number", "mean", "population_std", "low", "high", "interval", "values"])
     for line in table.lines:
-        for name, estimate in line.cells.items():
+        for name, estimate in _numbers(table, line).items():
             low, high, kind = estimate.interval or ("", "", "")
             values = " ".join("-" if point is None else repr(point) for point in estimate.points)
             about = [*line.label.values(), " ".join(map(str, line.seeds))]
@@ -296,12 +317,19 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """Everything, for programs."""
-    about = {"note": table.note, "measure": table.measure.name}
-    return json.dumps(about | {"experiments": [_as_json(line) for line in table.lines]}, indent=1) + "\n"
+    """Everything, or the numbers that were asked for, for programs."""
+    lines = [_as_json(line, _numbers(table, line)) for line in table.lines]
+    return json.dumps({"note": table.note, "measure": table.measure.name, "experiments": lines}, indent=1) + "\n"
 
 
-def _as_json(line: TableLine) -> dict[str, Any]:
+def _numbers(table: Table, line: TableLine) -> dict[str, Estimate]:
+    """What programs are given of a line, by name."""
+    if table.numbers:
+        return {name: line.cells[name] for name in table.numbers if name in line.cells}
+    return line.cells if line.sites is None else line.cells | by_site(line.sites)
+
+
+def _as_json(line: TableLine, cells: dict[str, Estimate]) -> dict[str, Any]:
     numbers = {
         name: {
             "mean": estimate.mean,
@@ -309,17 +337,32 @@ def _as_json(line: TableLine) -> dict[str, Any]:
             "interval": None if estimate.interval is None else estimate.interval._asdict(),
             "values": estimate.points,
         }
-        for name, estimate in line.cells.items()
+        for name, estimate in cells.items()
     }
     heads = [None if one is None else vars(one) | {"shares": one.shares.tolist()} for one in line.settlements]
     facts = {"label": line.label, "seeds": line.seeds, "runs": line.runs, "numbers": numbers, "settlements": heads}
     facts["measures"] = line.measures
+    facts |= {} if line.sites is None else {"groups": [vars(division) for division in line.sites.groups]}
     return facts if line.prior is None else facts | {"prior": line.prior}
 
 
 def pairs(table: Table, line: TableLine) -> list[tuple[str, str]]:
     """The cells of a line, see `cell`."""
     return [cell(column, line) for column in table.columns]
+
+
+def _labels(line: TableLine, mark: str, written: Callable[[str], str] = str) -> list[str]:
+    """The values of a line's label, the algorithm's name marked where it is FACADE's."""
+    name, *others = map(written, line.label.values())
+    return [mark.format(name) if line.ours else name, *others]
+
+
+def _marked(table: Table, line: int, mark: str) -> list[tuple[str, str]]:
+    """The cells of a line, those that lead marked."""
+    return [
+        (mark.format(number) if line in table.leading.get(column.name, ()) else number, interval)
+        for column, (number, interval) in zip(table.columns, pairs(table, table.lines[line]), strict=True)
+    ]
 
 
 def _seeds(line: TableLine) -> str:

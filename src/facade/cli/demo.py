@@ -14,7 +14,10 @@ from facade.cli.display import print_results, write_summaries
 from facade.cli.report import leave_report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from facade.experiment.config import Experiment
+    from facade.runs.history import History
     from facade.runs.result import Result
 
 
@@ -41,21 +44,31 @@ def demo(
         " nobody tells the nodes who is who).\nEach algorithm trains on the same split and seed, 200 rounds.",
     )
     results = _compute(experiments, base)
-    print_results(console, results)
+    runs = load_all([base])
+    print_results(console, results, _leading(runs))
     console.print(f"\n{_verdict(results)}")
     console.print(f"\nWritten to {base}. Next:\n{_next_commands(base)}", soft_wrap=True)
-    leave_report(console, load_all([base]), base)
+    leave_report(console, runs, base)
     if as_json:
         write_summaries(results, base)
 
 
 def _compute(experiments: dict[str, Experiment], base: Path) -> dict[str, Result]:
     from facade.cli.progress import RunProgress
+    from facade.runs.run_order import keep_order
     from facade.runtimes.local import run as run_locally
 
-    sizes = next(iter(experiments.values())).data.sizes
-    with RunProgress(err, sizes) as progress:
+    keep_order(base, list(experiments))
+    with RunProgress(err) as progress:
         return {name: run_locally(e, base / name, progress=progress) for name, e in experiments.items()}
+
+
+def _leading(runs: Sequence[History]) -> dict[str, set[str]]:
+    """By number, the algorithms that are the best, or cannot be told from it."""
+    from facade.analysis.table import tabulate
+
+    table = tabulate(runs)
+    return {number: {table.lines[i].label["algorithm"] for i in lines} for number, lines in table.leading.items()}
 
 
 def _verdict(results: dict[str, Result]) -> str:

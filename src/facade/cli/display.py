@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -23,15 +24,25 @@ if TYPE_CHECKING:
     from facade.runs.result import Result
 
 _FEW, _LAST_CHANGES = 9, 3
+OURS = "cyan"
+"""How FACADE's line of a table looks."""
+MOST_SITES, WORST = 64, 16
+"""Beyond this many sites, only so many of the worst served are listed."""
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
-def print_results(console: Console, results: Mapping[str, Result]) -> None:
-    """The table of runs, and of those with heads who chose which."""
+def print_results(
+    console: Console, results: Mapping[str, Result], leading: Mapping[str, Set[str]] = MappingProxyType({})
+) -> None:
+    """The table of runs, and of those with heads who chose which; `leading`: by number, the runs that stand out."""
     first = next(iter(results.values()))
-    sizes = first.experiment.data.sizes or [first.n]
+    sizes = sizes_of(first)
     console.print()
-    print_summaries(console, {name: result.summary for name, result in results.items()}, sizes)
+    summaries = {name: result.summary for name, result in results.items()}
+    if "clusters" in first.summary:
+        print_summaries(console, summaries, sizes, leading)
+    else:
+        print_site_summaries(console, summaries)
     print_measured(console, results, sizes)
     cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
     for name, result in results.items():
@@ -41,8 +52,11 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
             console.print(f"{name}: {never_learned_in_words(facts)}", style="yellow")
         bad = result.experiment.attack.nodes
         sentence = settlement(result.summary, [-1 if node in bad else c for node, c in enumerate(cluster)], sizes)
-        if sentence:
+        if sentence and "sites" in result.summary:
+            console.print(f"{name}: the head each site chose, in the order of the sites. {sentence}")
+        elif sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
+        if sentence:
             console.print(head_strip(result.rows, sizes, console.width, bad), end="")
             if survey := result.summary.get("survey"):
                 console.print(survey_in_words(survey))
@@ -52,14 +66,21 @@ def print_results(console: Console, results: Mapping[str, Result]) -> None:
             console.print(f"{name}: {words}")
 
 
+def sizes_of(result: Result) -> list[int]:
+    """Nodes per cluster; all of them, attackers included, where clusters are not known."""
+    if "clusters" in result.summary:
+        return result.experiment.data.sizes
+    return [len(result.summary["sites"]) + len(set(result.experiment.attack.nodes))]
+
+
 def protection(result: Result) -> list[str]:
     """In words, who attacks, and what the guard did; nothing where there is neither."""
     from facade.runs.guard_facts import backdoor_in_words, guard_in_words
     from facade.runs.honest_nodes import attack_in_words
 
     experiment, summary = result.experiment, result.summary
-    attack = attack_in_words(experiment.model_dump(), result.n)
-    names = cluster_names([experiment.data.sizes], len(summary.get("clusters", [])))
+    attack = attack_in_words(experiment.model_dump(), sum(sizes_of(result)))
+    names = cluster_names([sizes_of(result)], len(summary.get("clusters", [])))
     sentences = [] if attack is None else [f"{attack}."]
     sentences += [guard_in_words(summary["guard"], names)] if "guard" in summary else []
     return sentences + ([backdoor_in_words(summary["backdoor"], names)] if "backdoor" in summary else [])
@@ -70,27 +91,73 @@ def write_summaries(results: Mapping[str, Result], base: Path) -> None:
     write_json({"run_dir": str(base), "algorithms": {name: result.summary for name, result in results.items()}})
 
 
-def print_summaries(console: Console, summaries: Mapping[str, Row], sizes: Sequence[int]) -> None:
-    """One line per algorithm, accuracies in percent, final models; the fairest stands out."""
+def print_summaries(
+    console: Console,
+    summaries: Mapping[str, Row],
+    sizes: Sequence[int],
+    leading: Mapping[str, Set[str]] = MappingProxyType({}),
+) -> None:
+    """One line per algorithm, accuracies in percent, final models; of the numbers in `leading`, those of the algorithms
+    that lead stand out."""
     lines = list(summaries.values())
-    best = max((s["fair_accuracy"] for s in lines if s.get("fair_accuracy") is not None), default=None)
+
+    def bold(number: str) -> frozenset[int]:
+        return frozenset(i for i, name in enumerate(summaries) if name in leading.get(number, ()))
+
     clusters = [f"{name}\n{_nodes(size)}" for name, size in zip(cluster_names([sizes], len(sizes)), sizes, strict=True)]
-    clusters = clusters if "clusters" in lines[0] else []  # nobody knows them
     shares = {"\nall": "all", "worst\nnode": "worst_node", "fair\nacc.": "fair_accuracy"}
-    columns = [TextColumn(heading, [_percent(s["clusters"][c]) for s in lines]) for c, heading in enumerate(clusters)]
-    columns += [TextColumn(heading, [_percent(s.get(name)) for s in lines]) for heading, name in shares.items()]
-    columns += [TextColumn(f"\n{name.upper()}", [_number(s.get(name)) for s in lines]) for name in ("dp", "eo")]
+    columns = [
+        TextColumn(heading, [_percent(s["clusters"][c]) for s in lines], bold(f"cluster_{c}"))
+        for c, heading in enumerate(clusters)
+    ]
+    columns += [TextColumn(heading, [_percent(s[name]) for s in lines], bold(name)) for heading, name in shares.items()]
+    columns += [TextColumn(f"\n{name.upper()}", [_number(s[name]) for s in lines], bold(name)) for name in ("dp", "eo")]
     columns.append(TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in lines]))
     columns.append(TextColumn("\nsettled", [_settled(s) for s in lines]))
     columns.append(TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in lines]))
-    leads = [best is not None and len(lines) > 1 and s.get("fair_accuracy") == best for s in lines]
     console.print("Accuracy of the final models, in percent", style="bold")
     names = TextColumn("algorithm", list(short_ones(summaries).values()))
-    print_wide(console, [names], columns, gap=1, styles=["bold" if lead else None for lead in leads])
+    print_wide(console, [names], columns, gap=1, styles=_ours(summaries))
+    if any(leading.values()):
+        console.print("Bold: the best, and what cannot be told from it (95 % intervals).", style="dim")
+
+
+def _ours(summaries: Mapping[str, Row]) -> list[str | None]:
+    """FACADE's line stands out among others."""
+    return [OURS if name == "facade" and len(summaries) > 1 else None for name in summaries]
+
+
+def print_site_summaries(console: Console, summaries: Mapping[str, Row]) -> None:
+    """The same where clusters are not known: the worst site, the mean and the gap, then site by site."""
+    lines = list(summaries.values())
+    worst = [min(s["sites"], key=s["sites"].__getitem__) for s in lines]
+    gaps = [max(s["sites"].values()) - min(s["sites"].values()) for s in lines]
+    columns = [
+        TextColumn("worst\nsite", [_percent(s["worst_node"]) for s in lines]),
+        TextColumn("\nwhich", worst),
+        TextColumn("mean of\nsites", [_percent(s["all"]) for s in lines]),
+        TextColumn("gap between\nsites", [_percent(gap) for gap in gaps]),
+        TextColumn("MB per\nnode", [f"{s['bytes_per_node'] / 1e6:.1f}" for s in lines]),
+        TextColumn("\nsec.", [f"{s['seconds']:.1f}" for s in lines]),
+    ]
+    console.print("Accuracy of the final models, in percent", style="bold")
+    names = list(short_ones(summaries).values())
+    print_wide(console, [TextColumn("algorithm", names)], columns, gap=1, styles=_ours(summaries))
+    sites = sorted(lines[0]["sites"], key=lines[0]["sites"].__getitem__)
+    few = list(lines[0]["sites"]) if len(sites) <= MOST_SITES else sites[:WORST]
+    each = [
+        TextColumn(name, [_percent(s["sites"].get(site)) for site in few]) for name, s in zip(names, lines, strict=True)
+    ]
+    title = "site" if len(few) == len(sites) else f"the {WORST} worst of {len(sites)} sites"
+    print_wide(console, [TextColumn(title, few)], each, gap=1)
 
 
 def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
+
+
+def _sites(count: int) -> str:
+    return f"{count} site{'' if count == 1 else 's'}"
 
 
 def _percent(share: float | None) -> str:
@@ -126,6 +193,8 @@ def settlement(summary: Row, cluster: Sequence[int], sizes: Sequence[int]) -> st
     whose choice does not count."""
     if summary["choice"] is None:
         return None
+    if "sites" in summary:
+        return f"{_served(summary, cluster)}. {_shared(summary, cluster)}"
     if summary["settled"] is None:
         return f"{_served(summary, cluster)}; which nodes are of one kind, the experiment does not say."
     if summary["settled"]:
@@ -145,9 +214,23 @@ def _served(summary: Row, cluster: Sequence[int]) -> str:
     """How many honest nodes every head serves, and how well."""
     honest = [choice for choice, of in zip(summary["choice"], cluster, strict=True) if of >= 0]
     counts = {head: sum(choice == int(head) for choice in honest) for head in summary["heads"]}
+    counted = _sites if "sites" in summary else _nodes
     return ", ".join(
-        f"head {head} serves {_nodes(counts[head])} at {share:.1%}" for head, share in summary["heads"].items()
+        f"head {head} serves {counted(counts[head])} at {share:.1%}" for head, share in summary["heads"].items()
     ).capitalize()
+
+
+def _shared(summary: Row, cluster: Sequence[int]) -> str:
+    """Which honest sites share which head."""
+    from facade.analysis.sites import listed
+
+    honest = [choice for choice, of in zip(summary["choice"], cluster, strict=True) if of >= 0]
+    groups: dict[int, list[str]] = {}
+    for site, head in zip(summary["sites"], honest, strict=True):
+        groups.setdefault(head, []).append(site)
+    if len(groups) == 1:
+        return "All sites share it."
+    return "; ".join(f"Head {head} is that of {listed(groups[head])}" for head in sorted(groups)) + "."
 
 
 def health(summary: Row) -> str | None:

@@ -25,10 +25,20 @@ def export(
     out_dir: Annotated[Path, typer.Option("-o", "--out", help="Directory for the model; new or empty.")],
     node: Annotated[int | None, typer.Option(help="Export what this node deploys.")] = None,
     head: Annotated[int | None, typer.Option(help="Export what the nodes that chose this head deploy.")] = None,
+    site: Annotated[str | None, typer.Option(help="Export what the site with this name deploys.")] = None,
 ) -> None:
     """Write a model that runs without this library, with a model card."""
+    from facade.errors import ExperimentError, unknown
     from facade.export.package import export as write
+    from facade.runs.history import load
 
+    if site is not None:
+        if node is not None or head is not None:
+            raise ExperimentError("--site, --node and --head exclude each other; give one of them")
+        names = load(run).sites
+        if site not in names:
+            raise unknown("site", site, names)
+        node = names.index(site)
     print_exported(write(run, out_dir, node, head))
 
 

@@ -301,7 +301,7 @@ def up(
         )
     directory = out_dir or fresh_directory(f"{described.name}-network-seed{described.seed}")
     limits = limits_of(["linger=10", *(limit or [])])
-    with RunProgress(err, described.data.sizes) as progress:
+    with RunProgress(err) as progress:
         result = run(described, directory, policy=_policy(policy), limits=limits, progress=progress)
     console = prose(as_json)
     print_results(console, {described.algorithm["name"]: result})

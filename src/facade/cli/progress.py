@@ -28,6 +28,7 @@ from facade.data.clusters import cluster_names
 from facade.runs.honest_nodes import attack_in_words
 
 if TYPE_CHECKING:
+    from facade.data.section import DataSection
     from facade.experiment.config import Experiment
     from facade.sweep.jobs import Job
     from facade.sweep.process_pool import EndedJob
@@ -59,7 +60,7 @@ class _Bars:
 class RunProgress(_Bars):
     """A run, or one after the other: a bar or a block of lines each."""
 
-    def __init__(self, console: Console, sizes: Sequence[int]) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(
             console,
             TextColumn("{task.description:>8}"),
@@ -68,7 +69,7 @@ class RunProgress(_Bars):
             TextColumn("{task.fields[accuracy]}", table_column=Column()),  # many clusters may take a second line
             TimeRemainingColumn(elapsed_when_finished=True, table_column=_whole()),
         )
-        self._names = cluster_names([sizes], len(sizes))
+        self._data: DataSection | None = None
         self._label = ""
         self._task: TaskID | None = None
         self._rounds = 0
@@ -76,7 +77,7 @@ class RunProgress(_Bars):
 
     def start(self, experiment: Experiment, done: int) -> None:
         self._label = short(experiment.algorithm["name"])
-        self._rounds = experiment.training.rounds
+        self._rounds, self._data = experiment.training.rounds, experiment.data
         self._health = None
         self._task = self._bars.add_task(self._label, total=self._rounds, completed=done, accuracy="")
         if done:
@@ -89,8 +90,12 @@ class RunProgress(_Bars):
             self._bars.update(self._task, completed=done)
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
-        shares = judged.get("clusters") or [judged["all"]]
-        names = self._names if "clusters" in judged else ["all"]
+        """Show accuracies per cluster; where clusters are not known, of all sites and of the worst one."""
+        shares = judged.get("clusters") or [judged["all"], judged["worst_node"]]
+        if "clusters" in judged and self._data is not None:
+            names = cluster_names([self._data.sizes], len(shares))
+        else:
+            names = ["sites", f"worst, {min(judged['sites'], key=judged['sites'].__getitem__)},"]
         named = "  ".join(f"{name} {share:6.1%}" for name, share in zip(names, shares, strict=True))
         if self._console.is_terminal and self._task is not None:
             crowded = len(shares) > 2 or self._console.width < WIDE

@@ -64,6 +64,6 @@ def _compute(experiment: Experiment, directory: Path, resume: bool, track: list[
     from facade.trackers.base import Several
 
     trackers = [tracker(name, directory) for name in track]
-    with RunProgress(err, experiment.data.sizes) as progress:
+    with RunProgress(err) as progress:
         watchers = Several([progress, *trackers])
         return run_there(experiment, directory, resume=resume, progress=watchers, address=address)

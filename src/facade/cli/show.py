@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facade.cli.console import out, write
+from facade.cli.display import OURS
 from facade.cli.options import MeasureName, Runs
 from facade.cli.wide_tables import TextColumn, print_wide
 
@@ -26,6 +27,9 @@ def show(
         float | None, typer.Option(min=0, max=1, help="An accuracy, such as 0.63: what did it take to reach it?")
     ] = None,
     measure: MeasureName = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Numbers to show, such as worst_site,all,eo; any that --json has.")
+    ] = None,
     heads: Annotated[bool, typer.Option("--heads", help="Also show who chose which head, and when.")] = False,
 ) -> None:
     """Compare runs: runs that differ only in their seed make one line, with intervals."""
@@ -41,8 +45,10 @@ def show(
         raise ExperimentError("--heads is for the screen; --json has the choice of heads in any case")
     histories = judged_by(load_all(runs), measure)
     comparison = table.tabulate(histories, target)
+    if columns is not None:
+        comparison = comparison.only([name.strip() for name in columns.split(",") if name.strip()])
     if chosen:
-        write(chosen[0](comparison))
+        write(chosen[0](comparison) + (site_lists(comparison) if markdown else ""))
     else:
         print_table(comparison)
         if word := unsealed(histories):
@@ -54,21 +60,52 @@ def show(
 
 def print_table(table: Table) -> None:
     """The table on the screen."""
-    from facade.analysis.table import pairs, short_keys
+    from facade.analysis.experiment_names import short_keys
+    from facade.analysis.table import pairs
 
     cells = [pairs(table, line) for line in table.lines]
+    ours = [OURS if line.ours else None for line in table.lines]
     labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
     names = [*short_keys(list(table.lines[0].label)), "seeds"]
     print_wide(
         out,
         [TextColumn(name, list(label)) for name, label in zip(names, zip(*labels, strict=True), strict=True)],
         [
-            TextColumn(_folded(column.heading), ["\n".join(row[i]).rstrip() for row in cells])
+            TextColumn(
+                _folded(column.heading),
+                ["\n".join(row[i]).rstrip() for row in cells],
+                frozenset(table.leading.get(column.name, ())),
+            )
             for i, column in enumerate(table.columns)
         ],
         gap=2,
+        styles=ours,
     )
     out.print(table.note, style="dim")
+    if not table.numbers:
+        _print_sites(table)
+
+
+def _print_sites(table: Table) -> None:
+    """Every site, where clusters are not known."""
+    from facade.analysis.site_table import site_tables
+
+    for sites in site_tables(table):
+        out.print(f"\nSites: {sites.title}", style="bold")
+        columns = [
+            TextColumn(_folded(column.heading), ["\n".join(cell).rstrip() for cell in column.cells])
+            for column in sites.columns
+        ]
+        print_wide(out, [TextColumn("\nsite", sites.names)], columns, gap=2)
+        for note in sites.notes:
+            out.print(note)
+
+
+def site_lists(table: Table) -> str:
+    """The sites of a table as Markdown; empty where clusters are known, or other numbers were asked for."""
+    from facade.analysis.site_table import site_tables, sites_to_markdown
+
+    return "" if table.numbers else "".join(f"\n{sites_to_markdown(sites)}" for sites in site_tables(table))
 
 
 def _folded(heading: str) -> str:
@@ -91,7 +128,7 @@ def _print_heads(run: History) -> None:
     facts = "; ".join([*([rest] if run.clusters > 1 else []), *which])
     out.print(f"\n{run.path}: {facts}{'. ' if facts else ''}Percent of nodes at every head:", soft_wrap=True)
     _, clusters, k = heads.shares.shape
-    names = cluster_names([run.sizes], clusters) if run.clusters else ["all nodes"]
+    names = cluster_names([run.sizes], clusters) if run.clusters else ["all sites"]
     width = max(len(_side_by_side(range(k))), *map(len, names))
     for first, cells in (("", names), ("round", [_side_by_side(range(k))] * clusters)):
         out.print(f"{first:>7}{''.join(f'   {cell:>{width}}' for cell in cells)}", style="bold", soft_wrap=True)

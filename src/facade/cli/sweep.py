@@ -14,6 +14,7 @@ from facade.cli.console import err, out
 from facade.cli.options import Address, ExperimentFile, Preset
 from facade.cli.report import leave_report
 from facade.errors import ExperimentError, FacadeError, StoppedError
+from facade.runs.run_order import keep_order
 from facade.runs.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def sweep(
         print_plan(planned, todo, pool.size)
         if dry_run:
             return
+        keep_order(out_dir, list(dict.fromkeys(job.path.name for job in planned)))
         ends = _compute(planned, todo, pool.compute)
     _print_results(planned, out_dir, select, number)
     _check_complete(planned, ends)

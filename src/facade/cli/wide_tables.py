@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 class TextColumn(NamedTuple):
@@ -14,6 +15,8 @@ class TextColumn(NamedTuple):
 
     heading: str
     cells: list[str]
+    bold: frozenset[int] = frozenset()
+    """Lines whose cell stands out."""
 
     @property
     def width(self) -> int:
@@ -41,7 +44,7 @@ def print_wide(
             heading = column.heading if any(not c.heading.startswith("\n") for c in part) else column.heading[1:]
             table.add_column(heading, justify="right", no_wrap=True)
         for i in range(len(labels[0].cells)):
-            cells = [column.cells[i] for column in (*labels, *part)]
+            cells = [Text(column.cells[i], "bold" if i in column.bold else "") for column in (*labels, *part)]
             table.add_row(*cells, style=styles[i] if styles else None)
         console.print(table)
         console.print()

@@ -19,8 +19,8 @@ def card(
 ) -> str:
     """Markdown for the model of `node`, which the nodes `same` deploy too; `facts` is what
     federation.json says."""
-    experiment, data = run.experiment, run.experiment["data"]
-    who = f"node {node}" if len(same) == 1 else f"nodes {_listed(same)}"
+    experiment = run.experiment
+    who = _deployers(run, same)
     head = "" if run.final.choice is None else f" (head {int(run.final.choice[node])})"
     images = facts["images"]
     measured = measures_section(run, _groups(run), [] if run.tested_by_oracle else same)
@@ -35,8 +35,7 @@ def card(
         f"Intervals: {LEVEL:.0%}, {TEST_NOISE}. Another seed would give another model; `facade show` over"
         " several seeds says how much that matters.",
         "## Data",
-        f"Source `{data['source']}`, divided by `{data['partition']}` among clusters of {data['clusters']} nodes that"
-        f" differ by `{data['skew']}`; {min(images)} to {max(images)} training samples per node.",
+        f"{_division(run)}; {_range(images)} training samples per {_word(run)}.",
         "## What it was not tested on",
         "\n".join(f"* {line}" for line in _untested(run, same, facts)),
         "## Files",
@@ -157,6 +156,37 @@ def _normalised(facts: dict[str, Any]) -> str:
     return f" (mean {facts['mean']}, std {facts['std']}; built in)"
 
 
+def _word(run: History) -> str:
+    """What a node is called: a site where it has a name, or where nobody knows which are alike."""
+    return "site" if run.named or run.cluster is None else "node"
+
+
+def _range(images: Sequence[int]) -> str:
+    return str(min(images)) if min(images) == max(images) else f"{min(images)} to {max(images)}"
+
+
+def _deployers(run: History, same: Sequence[int]) -> str:
+    """The nodes that deploy a model, by name where they have some."""
+    several = "s" if len(same) > 1 else ""
+    if run.named:
+        return f"site{several} {', '.join(run.sites[i] for i in same)}"
+    return f"node{several} {_listed(same)}"
+
+
+def _division(run: History) -> str:
+    """Where the data come from and who got which, in words."""
+    data, n = run.experiment["data"], len(run.nodes)
+    clusters = "which of them are alike is not known"
+    if run.cluster is not None:
+        clusters = f"in clusters of {data['clusters']} that differ by `{data['skew']}`"
+    if data["source"] == "given":
+        kinds = clusters if run.cluster is None else f"in clusters of {data['clusters']}"
+        return f"Given in Python, already divided among {n} {_word(run)}s, {kinds}"
+    if data["partition"] == "natural":
+        return f"Source `{data['source']}`, in which each of {n} {_word(run)}s has samples of its own, {clusters}"
+    return f"Source `{data['source']}`, divided by `{data['partition']}` among {n} nodes, {clusters}"
+
+
 def _accuracies(run: History, same: Sequence[int]) -> str:
     """Per group of nodes that are tested alike: this very model's accuracy there, if it was tested."""
     lines = ["| tested on the data of | accuracy | interval | test samples |", "|---|--:|--:|--:|"]
@@ -181,17 +211,19 @@ def _accuracy(confusion: metrics.Counts, test_of: metrics.Counts) -> tuple[float
 
 
 def _groups(run: History) -> list[tuple[str, list[int]]]:
-    """Clusters where they are known, else test sets, and their nodes."""
+    """Clusters where they are known, else sites, and their nodes; sites that share a test set are one group."""
     of, word = (run.test_of, "test set") if run.cluster is None else (run.cluster, "cluster")
     groups = [(int(number), np.nonzero(of == number)[0].tolist()) for number in np.unique(of)]
-    return [(f"{word} {number} (nodes {_listed(members)})", members) for number, members in groups]
+    if run.cluster is None and len(groups) == len(run.nodes):
+        return [(_deployers(run, members), members) for _, members in groups]
+    return [(f"{word} {number} ({_deployers(run, members)})", members) for number, members in groups]
 
 
 def _how(run: History) -> str:
-    nodes = len(run.test_of)
+    nodes, word = len(run.test_of), _word(run)
     if run.algorithm == "local":
-        return f"alone, beside {nodes - 1} other nodes that each trained alone,"
-    return f"without pooling data by {nodes} nodes that exchanged models"
+        return f"alone, beside {nodes - 1} other {word}s that each trained alone,"
+    return f"without pooling data by {nodes} {word}s that exchanged models"
 
 
 def _untested(run: History, same: Sequence[int], facts: dict[str, Any]) -> list[str]:

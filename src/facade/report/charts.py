@@ -8,7 +8,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from facade.report import facts, theme
+from facade.analysis.sites import groups_in_words
+from facade.report import facts, site_charts, theme
 from facade.report.facts import Comparison, Rows
 from facade.report.panels import Figure, Panel
 from facade.runs.history import History
@@ -17,7 +18,7 @@ from facade.runs.survey_facts import survey_in_words
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 _BAND = 0.15
-_SEEDS_NOTE = (
+SEEDS_NOTE = (
     "Lines are means over seeds, bands reach from the lowest to the highest seed;"
     " the large mark at the end is the model after the final exchange."
 )
@@ -26,8 +27,13 @@ _SEEDS_NOTE = (
 def of_comparison(comparison: Comparison) -> list[Figure]:
     """All figures of a comparison, in the order in which a reader wants them."""
     rows = facts.over_rounds(comparison)
-    figures = [accuracy(comparison, rows), fair_accuracy(comparison, rows), odds(comparison, rows)]
-    figures += [traffic(comparison, rows), *heads(comparison), node_gains(comparison), pareto(comparison)]
+    if comparison.of_sites:
+        figures = [site_charts.over_rounds(comparison), served(comparison, rows)]
+    else:
+        figures = [accuracy(comparison, rows), fair_accuracy(comparison, rows), odds(comparison, rows)]
+    few = comparison.of_sites and len(comparison.runs[0].nodes) <= facts.MOST_NODES
+    gains = site_charts.gains(comparison) if few else node_gains(comparison)
+    figures += [traffic(comparison, rows), *heads(comparison), gains, pareto(comparison)]
     return [figure for figure in figures if figure.panels]
 
 
@@ -44,11 +50,30 @@ def accuracy(comparison: Comparison, rows: Rows) -> Figure:
         for name in comparison.clusters
         if (drawn := rows_of(rows, name))
     ]
-    return Figure("accuracy", f"{word} per cluster over rounds", _SEEDS_NOTE, panels)
+    return Figure("accuracy", f"{word} per cluster over rounds", SEEDS_NOTE, panels)
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
+
+
+def served(comparison: Comparison, rows: Rows) -> Figure:
+    """Of sites, the worst and the mean, one line per experiment."""
+    names, wanted = [subject.label for subject in comparison.subjects], _of_sites(comparison)
+    reach = reach_of([row for row in rows if row["what"] in wanted])
+    panels = [
+        Panel(over_rounds(names, comparison.measure.axis, reach=reach), drawn, title)
+        for what, title in wanted.items()
+        if (drawn := rows_of(rows, what))
+    ]
+    return Figure("served", "The worst-served site, and all of them, over rounds", SEEDS_NOTE, panels)
+
+
+def _of_sites(comparison: Comparison) -> dict[str, str]:
+    """Numbers over all sites that are drawn, and their titles."""
+    measure = comparison.measure
+    worst = f"The site with the {'highest' if measure.lower_is_better else 'lowest'} {measure.word}"
+    return {"worst_node": worst, "all": "Mean over all sites"}
 
 
 def _with_article(name: str) -> str:
@@ -114,7 +139,7 @@ def _legend(names: Sequence[str]) -> alt.Legend:
 
 def _tooltip(*fields: str) -> list[alt.Tooltip]:
     words = {"who": "experiment", "mb": "MB per node", "low": "lowest", "high": "highest", "front": "on the front"}
-    named = {"who", "cluster", "head", "front"}
+    named = {"who", "cluster", "head", "front", "site"}
     return [alt.Tooltip(f"{f}:{'N' if f in named else 'Q'}", title=words.get(f, f)) for f in fields]
 
 
@@ -153,6 +178,8 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
     moving = [row for row in rows if row["mb"] > 0]
     measure = comparison.measure
     wanted = {"all": f"{_capital(measure.word)} over all nodes", "worst_cluster": "The worst-served cluster"}
+    if comparison.of_sites:
+        wanted = _of_sites(comparison)
     panels = [
         Panel(over_rounds(names, measure.axis, "mb", "MB heard per node"), drawn, title)
         for what, title in wanted.items()
@@ -181,8 +208,9 @@ def heads(comparison: Comparison) -> list[Figure]:
         if not shares:
             continue
         panels = [*_strips(comparison, run), *shares_panels(comparison.clusters, run, shares)]
+        groups = "" if subject.sites is None else f" {groups_in_words(subject.sites)}"
         survey = "" if run.survey is None else f" {survey_in_words(run.survey)}"
-        caption = f"Seed {run.seed}. {_settling(run)}{survey}"
+        caption = f"Seed {run.seed}.{groups or f' {_settling(run)}'}{survey}"
         figures.append(Figure(f"heads-{number}", f"Who chose which head: {subject.label}", caption, panels))
     return figures
 
@@ -202,20 +230,23 @@ def _strips(comparison: Comparison, run: History) -> list[Panel]:
     rows = facts.head_strips(comparison, run)
     if not rows:
         return []
-    nodes, title = len(run.test_of), "node, sorted by cluster" if run.clusters else "node"
-    every = run.nodes.tolist() if run.cluster is None else run.nodes[np.argsort(run.cluster, kind="stable")].tolist()
+    field, who = ("site", run.sites) if run.named else ("node", run.nodes.tolist())
+    nodes, title = len(run.test_of), f"{field}, sorted by cluster" if run.clusters else field
+    every = list(who) if run.cluster is None else [who[i] for i in np.argsort(run.cluster, kind="stable")]
     base = alt.Chart().mark_rect().encode(
         alt.X("from:Q", title="round", scale=alt.Scale(nice=False, zero=False, domain=[1, int(run.rounds[-1]) + 1])),
         alt.X2("to"),
-        alt.Y("node:O", title=title, sort=every, axis=_node_axis(every)),
+        alt.Y(f"{field}:O", title=title, sort=every, axis=_node_axis(every, run.named)),
         _head_colour(run),
-        tooltip=_tooltip("node", "cluster", "head", "from", "to"),
+        tooltip=_tooltip(field, *(["cluster"] if run.clusters else []), "head", "from", "to"),
     )  # fmt: skip
-    return [Panel(base, rows, "Every node", height=max(60, min(360, 11 * nodes)), wide=True)]
+    height = 14 * nodes if run.named else min(360, 11 * nodes)
+    return [Panel(base, rows, f"Every {field}", height=max(60, height), wide=True)]
 
 
-def _node_axis(nodes: list[int]) -> alt.Axis:
-    return alt.Axis(values=nodes[:: max(1, len(nodes) // 8)], grid=False)
+def _node_axis(nodes: Sequence[Any], named: bool) -> alt.Axis:
+    """All names, or of numbers a few."""
+    return alt.Axis(values=list(nodes)[:: 1 if named else max(1, len(nodes) // 8)], grid=False)
 
 
 def _head_colour(run: History) -> alt.Color:
@@ -265,7 +296,8 @@ def node_gains(comparison: Comparison) -> Figure:
         )
     else:
         tick = alt.Chart().mark_tick(thickness=2, bandSize=12)
-        marks = tick.encode(*encodings, tooltip=_tooltip("who", "node", "cluster", "gain"))
+        whose = "site" if comparison.runs[0].named else "node"
+        marks = tick.encode(*encodings, tooltip=_tooltip("who", whose, "cluster", "gain"))
     zero = alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0))
     drawn = facts.binned(rows) if many else rows
     of = {name: [row["gain"] < 0 for row in rows if row["who"] == name] for name in names}
@@ -279,7 +311,7 @@ def node_gains(comparison: Comparison) -> Figure:
 def pareto(comparison: Comparison) -> Figure:
     """Worst-cluster accuracy against bytes, marks as large as the time a run took."""
     rows, measure = facts.prices(comparison), comparison.measure
-    unit = "%" if measure.percent else measure.word
+    unit, whose = "%" if measure.percent else measure.word, "site" if comparison.of_sites else "cluster"
     names = [row["who"] for row in rows]
     beaten = alt.condition("datum.front", alt.value(1), alt.value(0.35))
     edge = alt.condition("datum.front", alt.value(1.5), alt.value(0))
@@ -288,7 +320,7 @@ def pareto(comparison: Comparison) -> Figure:
         .mark_point(filled=True, stroke="#8C8C8C", size=120)
         .encode(
             alt.X("mb:Q", title="MB heard per node", axis=alt.Axis(tickCount=5), scale=alt.Scale(padding=14)),
-            alt.Y("worst:Q", title=f"worst cluster, {unit}", scale=alt.Scale(zero=False, padding=18)),
+            alt.Y("worst:Q", title=f"worst {whose}, {unit}", scale=alt.Scale(zero=False, padding=18)),
             colour(names),
             shape(names),
             opacity=beaten,
@@ -304,4 +336,4 @@ def pareto(comparison: Comparison) -> Figure:
         f"{way} and left is better, small is fast. Faded: beaten by another in {measure.word}, bytes and time at once."
     )
     panels = [Panel(marks, rows, height=280, wide=True)] if len(rows) > 1 else []
-    return Figure("pareto", "What fairness costs: worst cluster, bytes, time", caption, panels, columns=1)
+    return Figure("pareto", f"What fairness costs: worst {whose}, bytes, time", caption, panels, columns=1)

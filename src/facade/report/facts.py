@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from facade.analysis.experiment_names import experiment_names, labels
 from facade.analysis.measures import Measure
 from facade.analysis.node_values import mean_of_known, node_values
+from facade.analysis.sites import Sites, site_numbers, sites_of
 from facade.analysis.statistics import Estimate, alone, estimates, gains, judged, settlement
-from facade.analysis.table import grouped, labels, short_keys
-from facade.core.names import short, short_ones
+from facade.analysis.table import grouped
+from facade.core.names import short
 from facade.data.clusters import cluster_names
 from facade.errors import RunDirectoryError
 from facade.runs.history import Evaluation, History
@@ -41,8 +43,10 @@ class Subject:
 
     label: str
     runs: list[History]
-    local: list[History] = field(default_factory=list)
-    """Runs of training alone to compare with."""
+    others: list[History] = field(default_factory=list)
+    """Runs to compare with, among them those of training alone and of EL over which gains are measured."""
+    of_sites: bool = False
+    """Whether its clusters are not known, so that sites count."""
 
     @property
     def algorithm(self) -> str:
@@ -52,7 +56,19 @@ class Subject:
     @functools.cached_property
     def estimates(self) -> dict[str, Estimate]:
         """Every number over the seeds; intervals of a single run take a second or more, and not every picture asks."""
-        return estimates(self.runs, local=self.local)
+        found = estimates(self.runs, local=self.others)
+        return found if self.sites is None else found | site_numbers(self.sites)
+
+    @property
+    def served(self) -> Estimate:
+        """What the worst site comes to where sites count, else the worst cluster; all nodes where that is not known."""
+        name = "worst_site" if self.of_sites else "worst_cluster" if self.runs[0].clusters else "all"
+        return self.estimates.get(name) or Estimate([None] * len(self.runs))
+
+    @functools.cached_property
+    def sites(self) -> Sites | None:
+        """Its sites, where clusters are not known."""
+        return sites_of(self.runs, self.others) if self.of_sites else None
 
 
 @dataclass(frozen=True)
@@ -73,10 +89,15 @@ class Comparison:
         """What they are judged by."""
         return self.runs[0].measure
 
+    @property
+    def of_sites(self) -> bool:
+        """Whether no clusters are known, so that it speaks of sites."""
+        return self.subjects[0].of_sites
+
     def clusters_of(self, run: History) -> list[str]:
         """[n] the name of every node's cluster."""
         if run.cluster is None:
-            return ["all nodes"] * len(run.test_of)
+            return self.clusters[:1] * len(run.test_of)
         return [self.clusters[c] for c in run.cluster]
 
 
@@ -95,7 +116,7 @@ def _is_setting(key: str) -> bool:
 
 def _titles(settings: list[list[History]]) -> list[str]:
     """What each comparison is about; where two would be called alike, with all that differs."""
-    plain = [_title(group[0].experiment) for group in settings]
+    plain = [_title(group) for group in settings]
     if len(set(plain)) == len(plain):
         return plain
     points = [{k: str(v) for k, v in group[0].point.items() if _is_setting(k)} for group in settings]
@@ -104,31 +125,25 @@ def _titles(settings: list[list[History]]) -> list[str]:
     return [f"{title} ({more})" for title, more in zip(plain, differences, strict=True)]
 
 
-def _title(experiment: dict[str, Any]) -> str:
-    data, model = experiment["data"], experiment["model"]
-    return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {short(model['name'])}"
+def _title(group: list[History]) -> str:
+    data, model = group[0].experiment["data"], short(group[0].experiment["model"]["name"])
+    if any(run.clusters for run in group):
+        return f"{data['source']} {data['clusters']}, skew {data['skew']}, model {model}"
+    return f"{data['source']}, {len(group[0].data['images'])} sites, model {model}"
 
 
 def _comparison(title: str, runs: list[History]) -> Comparison:
     groups = grouped(runs)
-    local = [run for run in runs if run.algorithm == "local"]
-    names = cluster_names([run.sizes for run in runs], max(run.clusters for run in runs))
-    subjects = [Subject(label, group, local) for label, group in zip(subject_labels(groups), groups, strict=True)]
-    return Comparison(title, names or ["all nodes"], subjects)
+    clusters = max(run.clusters for run in runs)
+    names = cluster_names([run.sizes for run in runs], clusters)
+    named = zip(subject_labels(groups), groups, strict=True)
+    subjects = [Subject(label, group, runs, of_sites=not clusters) for label, group in named]
+    return Comparison(title, names or ["all sites"], subjects)
 
 
 def subject_labels(groups: Sequence[Sequence[History]]) -> list[str]:
-    """What experiments are called: the algorithm, and what sets experiments with the same one apart. (That each
-    algorithm has a learning rate of its own is no difference between two experiments with one of them.)"""
-    described = labels(groups)
-    called = short_ones(own["algorithm"] for own in described)
-    keys = dict(zip(described[0], short_keys(list(described[0])), strict=True))
-    names = []
-    for own in described:
-        alike = [other for other in described if other["algorithm"] == own["algorithm"]]
-        telling = [key for key, value in own.items() if any(other[key] != value for other in alike)]
-        names.append(" ".join([called[own["algorithm"]], *(f"{keys[key]}={own[key]}" for key in telling)]))
-    return names
+    """What experiments are called: the algorithm, and what sets experiments with the same one apart."""
+    return experiment_names(labels(groups))
 
 
 # Over rounds
@@ -145,8 +160,8 @@ def over_rounds(comparison: Comparison) -> Rows:
                 values = [other[at][name] for other in each if name in other[at]]
                 rows.append(
                     {"who": subject.label, "round": round, "what": name, "final": final}
-                    | {"mean": _tidy(np.mean(values)), "low": _tidy(min(values)), "high": _tidy(max(values))}
-                    | {"mb": _tidy(np.mean([_heard(run, round) for run in subject.runs]))}
+                    | {"mean": tidy(np.mean(values)), "low": tidy(min(values)), "high": tidy(max(values))}
+                    | {"mb": tidy(np.mean([_heard(run, round) for run in subject.runs]))}
                 )
     return rows
 
@@ -158,9 +173,11 @@ def _moments(run: History, comparison: Comparison) -> Iterator[tuple[tuple[bool,
 
 def _numbers(evaluation: Evaluation, run: History, comparison: Comparison) -> dict[str, float]:
     numbers, scale = judged(evaluation, run.cluster, run.measure), run.measure.scale
+    if comparison.of_sites:
+        return {name: scale * numbers[name] for name in ("all", "worst_node") if name in numbers}
     drawn = {name: (own or scale) * numbers[name] for name, own in SHOWN.items() if name in numbers}
     of = ["all"] if run.cluster is None else [f"cluster_{c}" for c in range(len(comparison.clusters))]
-    named = zip(comparison.clusters, of, strict=True)
+    named = zip(comparison.clusters, of, strict=False)  # a run among others may not know the clusters
     return drawn | {cluster: scale * numbers[name] for cluster, name in named if name in numbers}
 
 
@@ -168,7 +185,7 @@ def _heard(run: History, round: int) -> float:
     return float(run.heard[run.rounds <= round].sum()) / 1e6
 
 
-def _tidy(value: Any) -> float:
+def tidy(value: Any) -> float:
     """Four digits behind the point are more than a screen shows."""
     return round(float(value), 4)
 
@@ -185,7 +202,7 @@ def head_shares(comparison: Comparison, run: History, rounds: int | None = None)
     shares = heads.shares[:rounds]
     step = -(-len(shares) // _MOST_SHARES)
     return [
-        {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": _tidy(share)}
+        {"round": int(run.rounds[r]), "cluster": comparison.clusters[c], "head": f"head {j}", "share": tidy(share)}
         for r in sorted({*range(0, len(shares), step), len(shares) - 1})
         for c, row in enumerate(shares[r])
         for j, share in enumerate(row)
@@ -202,7 +219,8 @@ def head_strips(comparison: Comparison, run: History) -> Rows:
         for head, stretch in itertools.groupby(chosen, lambda at: at[0]):
             played = [round for _, round in stretch]
             stretched = {"from": played[0], "to": played[-1] + 1}
-            rows.append({"node": node, "cluster": cluster[place], "head": f"head {head}"} | stretched)
+            whose = {"node": node, "site": run.sites[place], "cluster": cluster[place]}
+            rows.append(whose | {"head": f"head {head}"} | stretched)
     return rows
 
 
@@ -217,11 +235,12 @@ def node_gains(comparison: Comparison) -> Rows:
         if len(each) < len(subject.runs) or not each:
             continue
         first = subject.runs[0]
-        nodes = zip(first.nodes.tolist(), comparison.clusters_of(first), np.mean(each, 0), strict=True)
+        nodes = zip(first.nodes.tolist(), first.sites, comparison.clusters_of(first), np.mean(each, 0), strict=True)
         scale = comparison.measure.scale
-        for node, cluster, gain in nodes:
+        for node, site, cluster, gain in nodes:
             if not np.isnan(gain):
-                rows.append({"who": subject.label, "node": node, "cluster": cluster, "gain": _tidy(scale * gain)})
+                whose = {"who": subject.label, "node": node, "site": site, "cluster": cluster}
+                rows.append(whose | {"gain": tidy(scale * gain)})
     return rows
 
 
@@ -236,7 +255,7 @@ def binned(rows: Rows) -> Rows:
         key = row["who"], row["cluster"], int(np.searchsorted(edges, row["gain"], "right")) - 1
         counts[key] = counts.get(key, 0) + 1
     return [
-        {"who": who, "cluster": cluster, "gain": _tidy((edges[b] + edges[b + 1]) / 2), "nodes": count}
+        {"who": who, "cluster": cluster, "gain": tidy((edges[b] + edges[b + 1]) / 2), "nodes": count}
         for (who, cluster, b), count in counts.items()
     ]
 
@@ -245,19 +264,19 @@ def binned(rows: Rows) -> Rows:
 
 
 def prices(comparison: Comparison) -> Rows:
-    """Per subject: accuracy of the worst-served cluster, megabytes per node and seconds; `front` marks
+    """Per subject: accuracy of the worst-served cluster or site, megabytes per node and seconds; `front` marks
     those that no other beats in all three."""
     rows: Rows = []
     for subject in comparison.subjects:
-        worst = _mean(subject, "worst_cluster" if "worst_cluster" in subject.estimates else "all")
+        worst = subject.served.mean
         if worst is None:
             continue
         seconds = [taken for run in subject.runs if (taken := _seconds(run)) is not None]
         price = {
-            "mb": _tidy((_mean(subject, "bytes_per_node") or 0) / 1e6),
-            "worst": _tidy(comparison.measure.scale * worst),
+            "mb": tidy((_mean(subject, "bytes_per_node") or 0) / 1e6),
+            "worst": tidy(comparison.measure.scale * worst),
         }
-        rows.append({"who": subject.label} | price | {"seconds": _tidy(np.mean(seconds)) if seconds else None})
+        rows.append({"who": subject.label} | price | {"seconds": tidy(np.mean(seconds)) if seconds else None})
     for row in rows:
         row["front"] = not any(_beats(other, row, comparison.measure.better) for other in rows)
     return rows

@@ -15,12 +15,15 @@ from typing import Any
 import jinja2
 
 import facade
+from facade.analysis.experiment_names import short_keys
+from facade.analysis.site_table import site_tables
 from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError
 from facade.experiment.setup import large_batch
 from facade.files import store
 from facade.report import charts, theme, vega
 from facade.report.facts import Comparison, comparisons, subject_labels
+from facade.report.page_parts import fitting, letters
 from facade.report.panels import Figure
 from facade.report.protection import protection
 from facade.report.samples import samples
@@ -31,7 +34,7 @@ from facade.runs.run_directory import RunDirectory
 
 def report(runs: Sequence[History], show_samples: bool = False) -> str:
     """The page of some runs."""
-    compared = comparisons(runs)
+    compared, table = comparisons(runs), tabulate(runs)
     drawn = [charts.of_comparison(comparison) for comparison in compared]
     numbers = itertools.count()
     return _template().render(
@@ -39,7 +42,8 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
         runs=len(runs),
         seeds=sorted({run.seed for run in runs}),
         version=facade.__version__,
-        table=_table(tabulate(runs)),
+        table=_table(table),
+        sites=_sites(table),
         comparisons=[
             _facts(comparison, show_samples)
             | {"figures": [_figure(figure, f"c{number}", numbers) for figure in drawn[number]]}
@@ -96,14 +100,39 @@ def _resource(name: str) -> str:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    """The table with intervals."""
+    """The table with intervals, in parts that fit the page; a number that leads is marked, and so is FACADE's line."""
+    keys = [*short_keys(list(table.lines[0].label)), "seeds"]
+    labels = [[*line.label.values(), str(len(line.seeds))] for line in table.lines]
+    cells = [
+        [
+            (*pair, i in table.leading.get(column.name, ()))
+            for column, pair in zip(table.columns, pairs(table, line), strict=True)
+        ]
+        for i, line in enumerate(table.lines)
+    ]
+    columns = [[(column.heading, ""), *(row[j][:2] for row in cells)] for j, column in enumerate(table.columns)]
+    lines = [
+        {"label": label, "numbers": row, "ours": line.ours}
+        for label, row, line in zip(labels, cells, table.lines, strict=True)
+    ]
+    texts = [list(column) for column in zip(keys, *labels, strict=True)]
     return {
-        "headings": [*table.lines[0].label, "seeds", *(column.heading for column in table.columns)],
-        "lines": [
-            {"label": [*line.label.values(), len(line.seeds)], "numbers": pairs(table, line)} for line in table.lines
-        ],
+        "label_headings": [(key, letters(column)) for key, column in zip(keys, texts, strict=True)],
+        "headings": [column.heading for column in table.columns],
+        "lines": lines,
+        "parts": fitting(texts, columns),
         "note": table.note,
     }
+
+
+def _sites(table: Table) -> list[dict[str, Any]]:
+    """Every site, where clusters are not known, in parts that fit the page."""
+    return [
+        sites._asdict()
+        | {"letters": letters(["site", *sites.names])}
+        | {"parts": fitting([["site", *sites.names]], [[(c.heading, ""), *c.cells] for c in sites.columns])}
+        for sites in site_tables(table)
+    ]
 
 
 def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
@@ -122,6 +151,7 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
         "priors": priors(comparison),
         "protection": protection(comparison),
         "samples": samples(comparison, show_samples),
+        "who": "site" if comparison.of_sites else "cluster",
         "with_local": any(run.algorithm == "local" for run in comparison.runs),
     }
 

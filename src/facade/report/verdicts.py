@@ -5,35 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from facade.analysis.differences import Seeded, difference
+from facade.analysis.experiment_names import in_short
 from facade.analysis.measures import ACCURACY, Measure
-from facade.analysis.statistics import SEEDS, Estimate, Interval, student_interval
-from facade.analysis.table import PRIORS, in_short, unequal
+from facade.analysis.statistics import SEEDS, Interval
+from facade.analysis.table import PRIORS
+from facade.analysis.unequal_settings import unequal
 from facade.core.plan import OTHER_PRIOR
 from facade.experiment.decisive_settings import setting
 from facade.report.facts import Comparison, Subject
-
-_SERVED = "worst_cluster"
+from facade.report.site_verdicts import site_sentences
 
 
 def verdicts(comparison: Comparison) -> list[str]:
-    """The leading subject against every other, one sentence each; one sentence for a lone subject."""
+    """The leading subject against every other, one sentence each; one sentence for a lone subject. Where clusters are
+    not known, then what sites gain by it, and the groups that it found."""
     lead, ours = leader(comparison), _ours(comparison)
     others = [subject for subject in comparison.subjects if subject is not lead]
+    of_sites = [] if lead.sites is None else site_sentences(lead.label, lead.sites)
     if not others:
-        return [_alone(lead, comparison)]
+        return [_alone(lead, comparison), *of_sites]
     kind, among = ("FACADE ", ours) if ours else ("", comparison.subjects)
     picked = f" {lead.label} is the best of {len(among)} {kind}experiments on these very test data."
-    return [
-        _against(lead, other, comparison) + (picked if among[1:] and _served(lead).mean is not None else "")
-        for other in others
-    ]
+    picked = picked if among[1:] and lead.served.mean is not None else ""
+    return [*(_against(lead, other, comparison) + picked for other in others), *of_sites]
 
 
 def leader(comparison: Comparison) -> Subject:
-    """FACADE where it takes part (the best of several), else whoever serves the worst cluster best."""
+    """FACADE where it takes part (the best of several), else whoever serves the worst cluster or site best."""
 
     def served(subject: Subject) -> float:
-        mean = _served(subject).mean
+        mean = subject.served.mean
         return -math.inf if mean is None else comparison.measure.better * mean
 
     return max(_ours(comparison) or comparison.subjects, key=served)
@@ -43,41 +45,42 @@ def _ours(comparison: Comparison) -> list[Subject]:
     return [subject for subject in comparison.subjects if subject.algorithm == "facade"]
 
 
-def _served(subject: Subject) -> Estimate:
-    return subject.estimates.get(_SERVED) or subject.estimates.get("all") or Estimate([None] * len(subject.runs))
+def _whose(subject: Subject) -> str:
+    """The name of the worst site in brackets, where sites count."""
+    return "" if subject.sites is None else f" ({subject.sites.name(subject.sites.worst)})"
 
 
 def _alone(subject: Subject, comparison: Comparison) -> str:
-    accuracy, where = _served(subject), _worst(comparison)
-    measure = comparison.measure
-    sentence = f"{subject.label} gives {where} {_named(measure, accuracy.mean)}{_bracket(accuracy.interval, measure)}."
+    accuracy, where = subject.served, _worst(comparison)
+    measure, value = comparison.measure, _named(comparison.measure, accuracy.mean)
+    whose = "" if accuracy.mean is None else _whose(subject)
+    sentence = f"{subject.label} gives {where} {value}{whose}{_bracket(accuracy.interval, measure)}."
     return sentence + _heads(subject) + _leaked(subject) + _never_learned(subject)
 
 
 def _worst(comparison: Comparison) -> str:
+    if comparison.of_sites:
+        return "the worst site"
     return "the worst-served cluster" if len(comparison.clusters) > 1 else "all nodes on average"
 
 
 def _against(lead: Subject, other: Subject, comparison: Comparison) -> str:
-    ours, theirs = _served(lead), _served(other)
-    if ours.mean is None or theirs.mean is None:
+    if lead.served.mean is None or other.served.mean is None:
         return f"{lead.label} and {other.label} cannot be compared: a run has no {comparison.measure.word}."
     measure = comparison.measure
-    pairs, seeds = _common(lead, other)
-    if len(pairs) > 1:
-        means = tuple(sum(side) / len(pairs) for side in zip(*pairs, strict=True))
-        interval: Interval | None = student_interval([a - b for a, b in pairs])
-    else:
-        means, interval, seeds = (ours.mean, theirs.mean), _noise_of_difference(ours, theirs), ""
-    by = means[0] - means[1]
-    values = f"{_named(measure, means[0])} against {measure.value(means[1])}{seeds}"
+    one, two = (Seeded([run.seed for run in subject.runs], subject.served) for subject in (lead, other))
+    found = difference(one, two)
+    interval, by = found.interval, found.by
+    seeds = "" if found.seeds is None else f" with the {found.seeds} seeds that both have"
+    own, their = f"{_named(measure, found.one)}{_whose(lead)}", f"{measure.value(found.other)}{_whose(other)}"
+    values = f"{own} against {their}{seeds}"
     if interval is None:
+        single = len(lead.runs) == len(other.runs) == 1
         sentence = (
-            f"{lead.label} gives {_worst(comparison)} {_named(measure, means[0])}, {other.label}"
-            f" {measure.value(means[1])};"
-            " how sure the difference is, one seed against several cannot tell"
+            f"{lead.label} gives {_worst(comparison)} {own}, {other.label} {their}; how sure the difference is,"
+            f" {'a single seed' if single else 'one seed against several'} cannot tell"
         )
-    elif interval.low <= 0 <= interval.high:
+    elif not found.told_apart:
         sentence = (
             f"{lead.label} and {other.label} serve {_worst(comparison)} too much alike to tell apart:"
             f" {values}, difference {measure.difference(by)}{_points_bracket(interval, measure)}"
@@ -107,34 +110,6 @@ def priors(comparison: Comparison) -> list[str]:
             f" {PRIORS[other]}: {', '.join(shares)}."
         )
     return sentences
-
-
-def _common(lead: Subject, other: Subject) -> tuple[list[tuple[float, float]], str]:
-    """The two accuracies for every seed that both have, and words for it where one has more seeds."""
-    points = [dict(zip([r.seed for r in s.runs], _served(s).known, strict=True)) for s in (lead, other)]
-    seeds = [seed for seed in points[0] if seed in points[1]]
-    phrase = "" if len(seeds) == len(points[0]) == len(points[1]) else f" with the {len(seeds)} seeds that both have"
-    return [(points[0][seed], points[1][seed]) for seed in seeds], phrase
-
-
-def _noise_of_difference(ours: Estimate, theirs: Estimate) -> Interval | None:
-    """An interval for the difference of two single runs, from the noise of their test sets."""
-    one, other = _uncut(ours), _uncut(theirs)
-    if one is None or other is None or ours.mean is None or theirs.mean is None:
-        return None
-    if one.accounts_for != other.accounts_for:
-        return None
-    reach = math.hypot(
-        max(ours.mean - one.low, one.high - ours.mean), max(theirs.mean - other.low, other.high - theirs.mean)
-    )
-    by = ours.mean - theirs.mean
-    return Interval(by - reach, by + reach, one.accounts_for)
-
-
-def _uncut(estimate: Estimate) -> Interval | None:
-    """The interval also where the number cannot be: how far it reaches there counts for a difference. (That of a
-    single run is cut on one side at most, as far as the test set is not tiny.)"""
-    return student_interval(estimate.points) if len(estimate.points) > 1 else estimate.interval
 
 
 def _odds(lead: Subject, other: Subject) -> str:

@@ -13,11 +13,12 @@ from facade.data.samples import Holdings, Labelled
 
 
 def federation_facts(federation: Federation) -> Row:
-    """Classes, clusters, samples per node, how inputs are normalised, and a digest of all data."""
+    """Classes, clusters, names and samples of the nodes, how inputs are normalised, and a digest of all data."""
     samples = federation.training.samples
     return {
         "classes": federation.classes,
         "cluster": None if federation.cluster is None else federation.cluster.tolist(),
+        "sites": federation.sites,
         "images": [len(rows) for rows in federation.training.rows],
         "test_of": federation.test_of.tolist(),
         "test_images": [len(test) for test in federation.tests],
@@ -46,8 +47,18 @@ def _digest(federation: Federation) -> str:
 
 
 def differing_facts(there: Row, here: Row) -> list[str]:
-    """The keys in which the data of two runs differ; those of an older run may be fewer."""
-    return [key for key in there if key in here and key != "notes" and there[key] != here[key]]
+    """The keys in which the data of two runs differ; those of an older run may be fewer. Names change no data, nor does
+    it whether nodes nobody tells apart are of one cluster or of an unknown one."""
+    return [
+        key
+        for key in there
+        if key in here and key not in ("notes", "sites") and _compared(key, there) != _compared(key, here)
+    ]
+
+
+def _compared(key: str, facts: Row) -> object:
+    alike = key == "cluster" and facts[key] is not None and not any(facts[key])
+    return None if alike else facts[key]
 
 
 def federation_without_samples(facts: Row) -> Federation:
@@ -64,4 +75,5 @@ def federation_without_samples(facts: Row) -> Federation:
         std=facts["std"],
         scale=facts.get("scale", "auto"),
         cluster=None if facts["cluster"] is None else np.array(facts["cluster"]),
+        sites=facts.get("sites"),
     )

@@ -21,12 +21,14 @@ from facade.analysis.metrics import Counts, Floats
 from facade.core.plan import OTHER_PRIOR
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
+from facade.data.site_names import site_names
 from facade.errors import ExperimentError, RunDirectoryError, unknown
 from facade.experiment.decisive_settings import decisive_settings
 from facade.runs.federation_facts import differing_facts
 from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes, of_honest
 from facade.runs.rows import RowsFile
 from facade.runs.run_directory import RunDirectory
+from facade.runs.run_order import in_order
 from facade.runs.survey_facts import SurveyFacts, survey_of
 from facade.runs.training_facts import mean_train_loss, training_facts
 
@@ -98,8 +100,18 @@ class History:
 
     @property
     def sizes(self) -> list[int]:
-        """Nodes per cluster, as data.clusters says."""
-        return cluster_sizes(self.experiment["data"]["clusters"])
+        """Nodes per cluster, as data.clusters says; all of them where clusters are not known."""
+        return [len(self.nodes)] if self.cluster is None else cluster_sizes(self.experiment["data"]["clusters"])
+
+    @property
+    def sites(self) -> list[str]:
+        """[n] what the nodes are called."""
+        return site_names(self.data.get("sites"), self.nodes.tolist())
+
+    @property
+    def named(self) -> bool:
+        """Whether nodes have names of their own."""
+        return self.data.get("sites") is not None
 
     @property
     def algorithm(self) -> str:
@@ -283,7 +295,7 @@ def _runs_below(path: Path) -> Iterator[Path]:
     if RunDirectory(path).started:
         yield path
     elif path.is_dir():
-        for child in sorted(path.iterdir()):
+        for child in in_order(path, path.iterdir()):
             yield from _runs_below(child)
 
 

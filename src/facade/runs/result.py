@@ -23,6 +23,7 @@ from facade.core import tree
 from facade.core.plan import OTHER_PRIOR
 from facade.core.tree import Params
 from facade.core.types import Row
+from facade.data.site_names import site_names
 from facade.errors import RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.own_code import own_code
@@ -127,8 +128,11 @@ def _models(directory: RunDirectory, summary: Row) -> Params:
     return models
 
 
-def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = ()) -> Row:
-    """The numbers of a finished run, from its rows alone; those of the nodes `bad`, which attack, are left out."""
+def summarise(
+    rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = (), sites: Sequence[str] | None = None
+) -> Row:
+    """The numbers of a finished run, from its rows alone; those of the nodes `bad`, which attack, are left out. `sites`
+    are the names of all nodes."""
     every: list[Row] = []
     last: list[Row] = []
     one_node: list[Row] = []
@@ -150,7 +154,7 @@ def summarise(rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = 
     finals = list(of_honest(every, bad))
     of_finals = None if cluster is None else cluster[[row["node"] for row in finals]]
     return (
-        judge(every, cluster, bad)
+        judge(every, cluster, bad, sites)
         | under_other_prior(finals, of_finals)
         | health_of_heads(last)
         | training_facts(losses, len(finals[0]["confusion"]))
@@ -174,14 +178,16 @@ def health_of_heads(last: list[Row]) -> Row:
     return {"dead_heads": {str(j): since for j, since in dead.items()}, "alike_heads": alike}
 
 
-def judge(rows: list[Row], cluster: Counts | None, bad: Sequence[int] = ()) -> Row:
+def judge(rows: list[Row], cluster: Counts | None, bad: Sequence[int] = (), sites: Sequence[str] | None = None) -> Row:
     """All metrics of one evaluation (its rows in node order), without the nodes `bad`, which attack; `choice` has all
-    of them in their places."""
+    of them in their places. Where clusters are not known, `sites` has every node's accuracy by its name."""
     honest = list(of_honest(rows, bad))
     nodes = [row["node"] for row in honest]
     confusion = np.array([row["confusion"] for row in honest], dtype=np.int64)
     choice = np.array([row["choice"] for row in honest]) if "choice" in rows[0] else None
     judged = measure(confusion, None if cluster is None else cluster[nodes], choice)
+    if cluster is None:
+        judged["sites"] = dict(zip(site_names(sites, nodes), metrics.accuracy(confusion).tolist(), strict=True))
     return judged if choice is None else judged | {"choice": [row["choice"] for row in rows]}
 
 

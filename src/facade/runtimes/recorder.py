@@ -198,7 +198,7 @@ class Recorder:
             if tested:
                 bad = self.setup.experiment.attack.nodes
                 heads = health_of_heads(list(of_honest((row for row in rows if row["kind"] == "round"), bad)))
-                judged = judge(tested, self.setup.federation.cluster, bad) | heads
+                judged = judge(tested, self.setup.federation.cluster, bad, self.setup.federation.sites) | heads
                 self._progress.evaluated(done, judged, final=kind == "final")
         self._progress.round(done, self.setup.plan.rounds)
 
@@ -248,7 +248,7 @@ class Recorder:
     def _summary(self, rows: Sequence[Row]) -> Row:
         """What the rows of the finished run say."""
         bad, cluster = self.setup.experiment.attack.nodes, self.setup.federation.cluster
-        summary = summarise(rows, cluster, bad) | guard_facts(rows, self.setup)
+        summary = summarise(rows, cluster, bad, self.setup.federation.sites) | guard_facts(rows, self.setup)
         finals = [row for row in of_honest(rows, bad) if row["kind"] == "final"]
         summary["measures"] = measure_facts(finals, self.setup.federation)
         if self.setup.federation.triggered is not None:

@@ -1,9 +1,10 @@
 """A process that computes runs for a sweep: one request per line in, one event per line out.
 
 Request: {"path": run directory, "experiment": the resolved experiment}. Events: {"done": rounds} while
-a run is under way, with "accuracies" (one per cluster) when it was tested, then {"ended": "finished"},
-{"ended": "failed", "reason": ...}, {"ended": "stopped"}, or {"ended": "busy", "reason": ...} where another process is
-computing the run. Runs are resumed where there is something to resume.
+a run is under way, with "accuracies" (one per cluster, or, where these are not known, of all sites and of the worst)
+when it was tested, then {"ended": "finished"}, {"ended": "failed", "reason": ...}, {"ended": "stopped"}, or
+{"ended": "busy", "reason": ...} where another process is computing the run. Runs are resumed where there is something
+to resume.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
 
         def evaluated(self, done: int, judged: Event, final: bool) -> None:
             if not final:
-                on_event({"done": done, "accuracies": judged.get("clusters") or [judged["all"]]})
+                on_event({"done": done, "accuracies": _accuracies(judged)})
 
     failure = path.with_name(f"{path.name}-failure.txt")
     with contextlib.suppress(OSError):
@@ -57,6 +58,10 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
     except Exception as error:  # a mistake in a user's own algorithm or model
         return {"ended": "failed", "reason": _written(error, failure)}
     return {"ended": "finished"}
+
+
+def _accuracies(judged: Event) -> list[float]:
+    return judged["clusters"] if "clusters" in judged else [judged["all"], judged["worst_node"]]
 
 
 def _written(error: Exception, file: Path) -> str:

@@ -61,8 +61,10 @@ class Tracker(Quiet, ABC):
 
 
 def numbers(judged: Row) -> dict[str, float]:
-    """The numbers of an evaluation by name; accuracies of clusters as `accuracy/cluster-0`, ..."""
+    """The numbers of an evaluation by name; accuracies of clusters as `accuracy/cluster-0`, ..., or of sites, where
+    clusters are not known, as `accuracy/site-0`, ..."""
     values = {f"accuracy/cluster-{c}": share for c, share in enumerate(judged.get("clusters", []))}
+    values |= {f"accuracy/site-{i}": share for i, share in enumerate(judged.get("sites", {}).values())}
     for name, value in judged.items():
         if isinstance(value, int | float):
             values[f"accuracy/{name}" if name in ("all", "worst_node") else name] = float(value)
