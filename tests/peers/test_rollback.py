@@ -38,7 +38,7 @@ ROUNDS, SPOILED_FROM, BACK_TO = 14, 11, 10
 class Sites:
     """Four sites that bring their own data; `c` may send broken models."""
 
-    def __init__(self, base, ids="abcd", rounds=ROUNDS):
+    def __init__(self, base, ids="abcd", rounds=ROUNDS, settings=()):
         self.base, self.ids, self.network, self.nodes = base, ids, MemoryNetwork(), {}
         base.mkdir(exist_ok=True)
         self.key = base / "admin.key"
@@ -46,7 +46,7 @@ class Sites:
         length = f"training.rounds={rounds}", f"evaluation.every={rounds}", "training.steps=1", "guard.rule=none"
         own_data = "data.source=given", f'data.clusters="{len(ids)}"', "data.skew=none", "topology.name=complete"
         terms = Terms("test", [self.admin], "patient", Limits(deadline=60, linger=0.5), schema_of(tiny()))
-        self.lists = [found_federation([self.join(id) for id in ids], tiny(*own_data, *length), terms)]
+        self.lists = [found_federation([self.join(id) for id in ids], tiny(*own_data, *length, *settings), terms)]
         self.give(self.lists[0])
 
     def join(self, id):

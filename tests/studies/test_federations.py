@@ -10,8 +10,7 @@ from facade import Experiment
 from facade.studies import computing, federations
 from facade.studies.federations_numbers import ChosenRun, FederationRuns, Gain, gains, who_found_whom
 from facade.studies.federations_page import drawn
-from facade.studies.kept_lines import Case, KeptLines, KeptRun
-from facade.studies.site_measures import area
+from facade.studies.kept_lines import Case, KeptLines, KeptRun, of_sites
 from surroundings import EXPERIMENTS
 
 CLONE = Path(__file__).parents[2]
@@ -44,13 +43,6 @@ def test_the_experiment_of_a_federation_is_what_the_study_runs(name):
     assert written["training"]["lr"] in known.rates
 
 
-def test_the_area_under_the_curve_counts_pairs_in_the_right_order():
-    scores, positive = np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True])
-    pairs = [(a > b) + (a == b) / 2 for a in scores[positive] for b in scores[~positive]]
-    assert area(scores, positive) == np.mean(pairs) == 0.875
-    assert area(scores, np.ones(4, bool)) is None
-
-
 SMALL = {
     "data.source": "landmine", "data.clusters": "15:14", "data.skew": "none", "data.partition": "natural",
     "data.validation": 0.2, "training.rounds": 2, "training.steps": 1,
@@ -71,6 +63,17 @@ def test_a_line_keeps_what_every_site_got_on_its_own_samples(tmp_path):
     kept.add(line)
     (run,) = kept.runs(small())
     assert run.measured == line["measured"]
+
+
+def test_of_two_classes_a_line_keeps_areas_under_the_curve_where_a_site_has_both():
+    one = {"confusion": [[3, 1], [0, 2]], "measures": {"auc": [0.87504, 0.01]}}
+    finals = [one | {"validation_confusion": [[2, 1], [0, 0]], "validation_measures": {"auc": None}}]
+    assert of_sites(finals) == {"measured": [0.875], "validated": [None]}
+
+
+def test_sites_whose_clusters_are_unknown_are_one_group(tmp_path):
+    site_makers.write_landmine(tmp_path, rows=40)
+    assert computing._line(small(**{"data.clusters": "unknown"}), 1, str(tmp_path))["cluster"] == [0] * 29
 
 
 def test_of_more_than_two_classes_a_line_keeps_accuracies(tmp_path):

@@ -16,8 +16,7 @@ from facade.errors import DivergedError, FacadeError
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.runtimes.run import run
-from facade.studies.kept_lines import Case, KeptLines, diverged_line, line_of, of_guard_and_attack
-from facade.studies.site_measures import of_sites
+from facade.studies.kept_lines import Case, KeptLines, diverged_line, line_of, of_guard_and_attack, of_sites
 
 SECONDS_BETWEEN_WRITES = 20.0
 
@@ -54,7 +53,7 @@ def _line(case: Case, seed: int, root: str) -> Row:
         warnings.simplefilter("ignore")  # a study asks for things that a user is warned of
         experiment = experiment_of(case, seed, root)
         federation = set_up(experiment).federation
-        cluster = np.zeros(experiment.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
+        cluster = np.zeros(federation.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
         try:
             result = run(experiment, progress=False)
         except DivergedError:  # attackers may want just that
@@ -63,7 +62,8 @@ def _line(case: Case, seed: int, root: str) -> Row:
     rounds = [row for row in result.rows if row["kind"] == "round"]
     last = [row for row in rounds if row["round"] == experiment.training.rounds]
     line = line_of(case, seed, result.summary, finals, last, cluster)
-    return line | of_guard_and_attack(case, finals, rounds) | of_sites(federation, result, finals)
+    on_real_sites = federation.sites is not None and federation.validations is not None
+    return line | of_guard_and_attack(case, finals, rounds) | (of_sites(finals) if on_real_sites else {})
 
 
 def experiment_of(case: Case, seed: int, root: str) -> Experiment:

@@ -67,7 +67,7 @@ class KeptRun:
     diverged: bool = False
     """Whether the run came to no end; its accuracies are those of guessing."""
     measured: list[float | None] = field(default_factory=list)
-    """[n] of real sites, how well each does on its own test samples (`site_measures`)."""
+    """[n] of real sites, how well each does on its own test samples (`of_sites`)."""
     validated: list[float | None] = field(default_factory=list)
     """[n] and on those that it kept back."""
 
@@ -129,6 +129,21 @@ def of_guard_and_attack(case: Case, finals: list[Row], rounds: list[Row]) -> Row
         seen = np.array([row["triggered_confusion"] for row in finals if row["node"] not in case.attackers])
         kept["triggered"] = round(float((seen[:, :, TARGET].sum(1) / seen.sum((1, 2))).mean()), 4)
     return kept
+
+
+def of_sites(finals: list[Row]) -> Row:
+    """What a line keeps besides of a run on real sites, from its final evaluation: `measured` and `validated` [n], the
+    area under the ROC curve of two classes, the accuracy of more; None where a node has samples of one class alone."""
+    return {
+        "measured": [_measured(row["confusion"], row["measures"]) for row in finals],
+        "validated": [_measured(row["validation_confusion"], row["validation_measures"]) for row in finals],
+    }
+
+
+def _measured(confusion: list[list[int]], measures: Row) -> float | None:
+    if len(confusion) > 2:
+        return round(float(metrics.accuracy(np.array(confusion))), 4)
+    return None if measures["auc"] is None else round(measures["auc"][0], 4)
 
 
 def diverged_line(case: Case, seed: int, cluster: Counts, classes: int) -> Row:
