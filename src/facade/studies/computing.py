@@ -54,7 +54,7 @@ def _line(case: Case, seed: int, root: str) -> Row:
         warnings.simplefilter("ignore")  # a study asks for things that a user is warned of
         experiment = experiment_of(case, seed, root)
         federation = set_up(experiment).federation
-        cluster = np.zeros(experiment.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
+        cluster = np.zeros(federation.n, np.int64) if federation.cluster is None else np.asarray(federation.cluster)
         try:
             result = run(experiment, progress=False)
         except DivergedError:  # attackers may want just that
