@@ -118,7 +118,7 @@ def chosen(rounds):
 
 
 def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():
-    strip = display.head_strip(chosen(range(1, 15)), SIZES, width=80)
+    strip = display.head_strip(chosen(range(1, 15)), CLUSTER, width=80)
     assert strip.plain.splitlines() == [
         "  round    1  000  00",
         "  round    3  000  00",
@@ -135,7 +135,7 @@ def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():
 
 
 def test_a_strip_is_cut_where_the_terminal_ends():
-    (line,) = display.head_strip(chosen([2]), SIZES, width=20).plain.splitlines()
+    (line,) = display.head_strip(chosen([2]), CLUSTER, width=20).plain.splitlines()
     assert line.split() == ["round", "2", "000", "1"]
     assert len(line.rstrip()) == 20
 

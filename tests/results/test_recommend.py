@@ -104,7 +104,7 @@ def test_a_sites_images_are_scaled_as_the_runs_were(tmp_path):
     images(tmp_path / "site", 20)
     folder = {"source": "folder", "root": str(tmp_path)}
     described = tiny().model_dump() | {"data": folder | {"path": "theirs", "size": 8, "clusters": "3:1"}}
-    run(Experiment.of(described, ["data.skew=none"]), tmp_path / "run")
+    run(Experiment.of(described, ["data.skew=none", "training.batch=2"]), tmp_path / "run")
     recommendation = recommend(tmp_path / "run", DataSection(**folder, path="site", clusters="1"))
     assert len(recommendation.models[0].losses) == 12
 

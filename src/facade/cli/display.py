@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from facade.cli.console import write_json
+from facade.cli.display_each_site import print_each_site
 from facade.cli.display_measures import print_measured
 from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 _FEW, _LAST_CHANGES = 9, 3
 OURS = "cyan"
 """How FACADE's line of a table looks."""
-MOST_SITES, WORST = 64, 16
-"""Beyond this many sites, only so many of the worst served are listed."""
 HEAD_STYLES = ("bold cyan", "bold yellow", "bold magenta", "bold green", "bold blue", "bold red")
 
 
@@ -44,7 +43,7 @@ def print_results(
     else:
         print_site_summaries(console, summaries)
     print_measured(console, results, sizes)
-    cluster = [c for c, size in enumerate(sizes) for _ in range(size)]
+    cluster = [0] * first.n if first.cluster is None else first.cluster.tolist()
     for name, result in results.items():
         if words := prediction(result.summary, sizes):
             console.print(f"{name}: {words}")
@@ -57,7 +56,7 @@ def print_results(
         elif sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
         if sentence:
-            console.print(head_strip(result.rows, sizes, console.width, bad), end="")
+            console.print(head_strip(result.rows, cluster, console.width, bad), end="")
             if survey := result.summary.get("survey"):
                 console.print(survey_in_words(survey))
             if warning := health(result.summary):
@@ -67,10 +66,9 @@ def print_results(
 
 
 def sizes_of(result: Result) -> list[int]:
-    """Nodes per cluster; all of them, attackers included, where clusters are not known."""
-    if "clusters" in result.summary:
-        return result.experiment.data.sizes
-    return [len(result.summary["sites"]) + len(set(result.experiment.attack.nodes))]
+    """Nodes per cluster, attackers included; all of them where clusters are not known."""
+    cluster = [0] * result.n if result.cluster is None else result.cluster.tolist()
+    return [cluster.count(c) for c in sorted(set(cluster))]
 
 
 def protection(result: Result) -> list[str]:
@@ -79,7 +77,7 @@ def protection(result: Result) -> list[str]:
     from facade.runs.honest_nodes import attack_in_words
 
     experiment, summary = result.experiment, result.summary
-    attack = attack_in_words(experiment.model_dump(), sum(sizes_of(result)))
+    attack = attack_in_words(experiment.model_dump(), result.n)
     names = cluster_names([sizes_of(result)], len(summary.get("clusters", [])))
     sentences = [] if attack is None else [f"{attack}."]
     sentences += [guard_in_words(summary["guard"], names)] if "guard" in summary else []
@@ -129,6 +127,8 @@ def _ours(summaries: Mapping[str, Row]) -> list[str | None]:
 
 def print_site_summaries(console: Console, summaries: Mapping[str, Row]) -> None:
     """The same where clusters are not known: the worst site, the mean and the gap, then site by site."""
+    from facade.analysis.measures import ACCURACY
+
     lines = list(summaries.values())
     worst = [min(s["sites"], key=s["sites"].__getitem__) for s in lines]
     gaps = [max(s["sites"].values()) - min(s["sites"].values()) for s in lines]
@@ -143,13 +143,7 @@ def print_site_summaries(console: Console, summaries: Mapping[str, Row]) -> None
     console.print("Accuracy of the final models, in percent", style="bold")
     names = list(short_ones(summaries).values())
     print_wide(console, [TextColumn("algorithm", names)], columns, gap=1, styles=_ours(summaries))
-    sites = sorted(lines[0]["sites"], key=lines[0]["sites"].__getitem__)
-    few = list(lines[0]["sites"]) if len(sites) <= MOST_SITES else sites[:WORST]
-    each = [
-        TextColumn(name, [_percent(s["sites"].get(site)) for site in few]) for name, s in zip(names, lines, strict=True)
-    ]
-    title = "site" if len(few) == len(sites) else f"the {WORST} worst of {len(sites)} sites"
-    print_wide(console, [TextColumn(title, few)], each, gap=1)
+    print_each_site(console, names, [s["sites"] for s in lines], ACCURACY)
 
 
 def _nodes(count: int) -> str:
@@ -241,32 +235,29 @@ def health(summary: Row) -> str | None:
     return " ".join(sentences) or None
 
 
-def head_strip(rows: Sequence[Row], sizes: Sequence[int], width: int, bad: Sequence[int] = ()) -> Text:
+def head_strip(rows: Sequence[Row], cluster: Sequence[int], width: int, bad: Sequence[int] = ()) -> Text:
     """The head each node chose (its number; x: an attacker), clusters side by side, at a few rounds of the run."""
     choices: dict[int, list[int]] = {}
     for row in rows:
         if row["kind"] == "round" and "choice" in row:
             choices.setdefault(row["round"], []).append(row["choice"])
     strip = Text()
-    shown = min(sum(sizes), width - 14 - 2 * (len(sizes) - 1))
+    members = [[node for node, of in enumerate(cluster) if of == c] for c in sorted(set(cluster))]
+    shown = min(len(cluster), width - 14 - 2 * (len(members) - 1))
     for round in few_rounds(choices):
         strip.append(f"  round {round:>4}", style="dim")
         left = shown
-        for start, size in zip(_starts(sizes), sizes, strict=True):
+        for nodes in members:
             strip.append("  ")
-            for node in range(start, start + min(size, left)):
+            for node in nodes[: max(0, left)]:
                 head = choices[round][node]
                 if node in bad:
                     strip.append("x", style="dim")
                 else:
                     strip.append(str(head), style=HEAD_STYLES[head % len(HEAD_STYLES)])
-            left -= min(size, left)
+            left -= len(nodes)
         strip.append("\n")
     return strip
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    return [sum(sizes[:i]) for i in range(len(sizes))]
 
 
 def few_rounds(choices: Mapping[int, Sequence[int]]) -> list[int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from facade.cli.display_each_site import as_shown, print_each_site
 from facade.cli.wide_tables import TextColumn, print_wide
 from facade.core.names import short_ones
 from facade.core.types import Row
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 
 def print_measured(console: Console, results: Mapping[str, Result], sizes: Sequence[int]) -> None:
-    """One line per algorithm; the one that serves the worst cluster (or node, where clusters are not known) best stands
-    out. Nothing where accuracy counts, or where an older version computed a run."""
+    """One line per algorithm; the one that serves the worst cluster best stands out. Where clusters are not known, the
+    one that serves the worst site best, and then every site. Nothing where accuracy counts, or where an older version
+    computed a run."""
     from facade.analysis.measures import ACCURACY, MEASURES
 
     measure = MEASURES[next(iter(results.values())).experiment.evaluation.measure]
@@ -29,18 +31,22 @@ def print_measured(console: Console, results: Mapping[str, Result], sizes: Seque
     clusters = [[fact["value"] for fact in one.get("clusters", [])] for one in told]
     nodes = [_known(one["sites"].values()) for one in told]
     columns = [
-        TextColumn(f"\n{name}", [_shown(measure, values[c]) for values in clusters])
+        TextColumn(f"\n{name}", [as_shown(measure, values[c]) for values in clusters])
         for c, name in enumerate(cluster_names([sizes], len(clusters[0])))
     ]
     means = [sum(values) / len(values) if values else None for values in nodes]
     worst = [_worst(measure, values) for values in nodes]
-    columns.append(TextColumn("\nall", [_shown(measure, value) for value in means]))
-    columns.append(TextColumn("worst\nnode", [_shown(measure, value) for value in worst]))
+    all_of, whose = ("\nall", "node") if clusters[0] else ("mean of\nsites", "site")
+    columns.append(TextColumn(all_of, [as_shown(measure, value) for value in means]))
+    columns.append(TextColumn(f"worst\n{whose}", [as_shown(measure, value) for value in worst]))
     unit = ", in percent" if measure.percent else ", lower is better" if measure.lower_is_better else ""
     console.print(f"\n{measure.word[0].upper()}{measure.word[1:]} of the final models{unit}", style="bold")
-    names = TextColumn("algorithm", list(short_ones(results).values()))
+    names = list(short_ones(results).values())
     styles = ["bold" if lead else None for lead in leading(measure, clusters if clusters[0] else nodes)]
-    print_wide(console, [names], columns, gap=1, styles=styles)
+    print_wide(console, [TextColumn("algorithm", names)], columns, gap=1, styles=styles)
+    if not clusters[0]:
+        values = [{site: fact["value"] for site, fact in one["sites"].items()} for one in told]
+        print_each_site(console, names, values, measure)
 
 
 def leading(measure: Measure, served: Sequence[Sequence[float | None]]) -> list[bool]:
@@ -59,7 +65,3 @@ def _worst(measure: Measure, values: Sequence[float | None]) -> float | None:
 
 def _known(facts: Iterable[Row]) -> list[float]:
     return [fact["value"] for fact in facts if fact["value"] is not None]
-
-
-def _shown(measure: Measure, value: float | None) -> str:
-    return "-" if value is None else f"{measure.scale * value:.{1 if measure.percent else 3}f}"
