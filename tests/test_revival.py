@@ -188,7 +188,7 @@ def test_a_run_without_heads_says_nothing_of_them():
 def test_a_run_whose_clusters_share_a_head_says_that_the_other_is_dead():
     # All nodes are alike: plain FACADE leaves one of two heads to nobody sooner or later.
     said = io.StringIO()
-    with RunProgress(Console(file=said, width=80), [8]) as progress:
+    with RunProgress(Console(file=said, width=80)) as progress:
         result = run(experiment("8", 120, "evaluation.every=20", heads=2, seeding="none"), progress=progress)
     users = set(result.summary["choice"])
     dead = {int(j) for j in result.summary["dead_heads"]}

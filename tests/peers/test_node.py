@@ -186,7 +186,7 @@ def test_a_finished_site_can_still_be_asked_what_joining_was_worth(node, home, m
     node.run()
     node.close()
     path, trained = home / "run" / "site.json", []
-    alone = [[1 if row == column else 0 for column in range(10)] for row in range(10)]
+    alone = {"confusion": [[1 if row == column else 0 for column in range(10)] for row in range(10)]}
     monkeypatch.setattr(site_node.training_alone, "alone", lambda epoch: trained.append(epoch) or alone)
     assert read_site(path).gain is None
     for _ in range(2):

@@ -133,7 +133,7 @@ def test_runs_say_what_they_are_judged_by_and_must_agree(tmp_path):
     measured_run(tmp_path / "a", "evaluation.measure=auc", auc=[0.9, 0.8, 0.85, 0.7])
     measured_run(tmp_path / "b", "seed=2", auc=[0.9, 0.8, 0.85, 0.7])
     assert tabulate([load(tmp_path / "a")]).measure.name == "auc"
-    with pytest.raises(ExperimentError, match=r"different measures \(accuracy, auc\); name one of them: --measure"):
+    with pytest.raises(ExperimentError, match=r"different measures \(accuracy, auc\); name one of them, as"):
         tabulate(load_all([tmp_path]))
     assert len(tabulate(judged_by(load_all([tmp_path]), "auc")).lines) == 1, "it is the same experiment"
 

@@ -315,8 +315,8 @@ def judged_by(runs: Sequence[History], name: str | None) -> list[History]:
     named = sorted({run.measure.name for run in runs})
     if name is None and len(named) > 1:
         raise ExperimentError(
-            f"the runs are to be judged by different measures ({', '.join(named)}); name one of"
-            " them: --measure, or `measure` in a contract"
+            f"the runs are to be judged by different measures ({', '.join(named)}); name one of them, as"
+            f" 'facade show --measure {named[0]}' does, or by `measure` in a contract"
         )
     return [run if name is None else replace(run, measure=MEASURES[name]) for run in runs]
 
