@@ -64,6 +64,18 @@ def test_an_auc_of_one_gives_no_interval_that_would_pass_for_certainty(runs):
     assert each["gain_over_local:Genf"].interval is not None
 
 
+def test_whoever_always_gives_the_same_answer_has_no_certain_balanced_accuracy(tmp_path):
+    write_sites(tmp_path / "run", [9, 8, 8, 6], "algorithm.name=el")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        if "confusion" in row and row["node"] == 3:
+            row["confusion"] = [[10, 0], [10, 0]]
+    (tmp_path / "run" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    each = by_site(sites_of(judged_by(load_all([tmp_path]), "balanced-accuracy")))
+    assert (each["balanced-accuracy:Genf"].mean, each["balanced-accuracy:Genf"].interval) == (0.5, None)
+    assert each["balanced-accuracy:Bern"].interval is not None
+
+
 def test_where_less_is_better_the_worst_site_is_the_highest_and_no_interval_ends_at_one(runs):
     sites = el_by(runs, "log-loss")
     numbers = site_numbers(sites)

@@ -156,8 +156,9 @@ def mean_over(value: Floats, variance: Floats, test_of: Counts) -> tuple[float, 
 
 def interval(measure: Measure, value: float, variance: float) -> tuple[float, float] | None:
     """95 % for one value: normal on the logit scale for what lies between 0 and 1, else normal and not below 0. None
-    where the variance is not known, and at 0 and 1, where it says nothing."""
-    if math.isnan(value) or math.isnan(variance):
+    where the variance is not known, and at 0 and 1 and where it is 0 (a model that always gives the same answer has a
+    balanced accuracy of 1/2 on any test set of two classes, and no such variance is to pass for certainty)."""
+    if math.isnan(value) or math.isnan(variance) or not variance:
         return None
     error = math.sqrt(variance)
     if not measure.limited:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facade.analysis.measures import ACCURACY, Measure
+from facade.analysis.measures import ACCURACY, Measure, variances
 from facade.analysis.metrics import Floats
 from facade.analysis.node_values import mean_of_known, moved_values, node_values
 from facade.analysis.statistics import LEVEL, RESAMPLES, TEST_NOISE, Estimate, Interval, counterpart, student_interval
@@ -24,14 +24,15 @@ def _drawn(run: History, by: Measure, purpose: str) -> Floats:
     """[RESAMPLES, n] what the final values may truly be, given the test samples of every site. Of accuracies: draws
     from the posterior of a share with Jeffreys' prior. (Drawing test samples again, as is done for clusters, would take
     a site with 18 right answers of 18 for one that is never wrong.) Of other measures: by their variances; NaN where
-    these say nothing, as of an AUC of 1."""
+    these are not known or 0, as of an AUC of 1, which is no certainty either."""
     if by == ACCURACY:
         counts = run.final.confusion.sum((1, 2))
         right = np.trace(run.final.confusion, axis1=1, axis2=2)
         generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
         return generator.beta(right + 0.5, counts - right + 0.5, (RESAMPLES, len(counts)))
-    values = node_values(run.final, by)
-    silent = (values <= 0) | (values >= 1) if by.limited else np.zeros(len(values), np.bool_)
+    values, silent = node_values(run.final, by), variances(by, run.final.confusion, run.final.beside) == 0
+    if by.limited:
+        silent |= (values <= 0) | (values >= 1)  # where a variance may be other than 0 by rounding alone
     return np.where(silent, np.nan, moved_values(run.final, by, run.test_of, RESAMPLES, purpose))
 
 
