@@ -334,10 +334,10 @@ def test_heads_are_said_with_the_sites_that_chose_them():
     summary["sites"] = dict.fromkeys(NAMES, 0.5)
     assert display.settlement(summary, [0] * 4, [4]) == (
         "Head 0 serves 2 sites at 90.0%, head 1 serves 2 sites at 80.0%."
-        " Head 0 is that of Basel, Chur; Head 1 is that of Bern, Genf."
+        " Head 0 is that of Basel, Chur. Head 1 is that of Bern, Genf."
     )
     without = summary | {"sites": dict.fromkeys(NAMES[1:], 0.5)}
-    assert "Head 0 is that of Chur; Head 1 is that of Bern, Genf." in display.settlement(without, [-1, 0, 0, 0], [4])
+    assert "Head 0 is that of Chur. Head 1 is that of Bern, Genf." in display.settlement(without, [-1, 0, 0, 0], [4])
 
 
 def test_while_a_run_goes_on_the_worst_site_is_named():

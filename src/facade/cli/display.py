@@ -224,7 +224,7 @@ def _shared(summary: Row, cluster: Sequence[int]) -> str:
         groups.setdefault(head, []).append(site)
     if len(groups) == 1:
         return "All sites share it."
-    return "; ".join(f"Head {head} is that of {listed(groups[head])}" for head in sorted(groups)) + "."
+    return ". ".join(f"Head {head} is that of {listed(groups[head])}" for head in sorted(groups)) + "."
 
 
 def health(summary: Row) -> str | None:
