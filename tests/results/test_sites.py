@@ -72,13 +72,17 @@ def test_gains_are_paired_seed_by_seed_with_those_of_training_alone_and_of_el(co
     assert sites.names[sites.least_gaining("el")] == "Basel"
 
 
-def test_of_one_seed_a_sites_interval_comes_from_its_own_test_counts(tmp_path):
+def el_beside_local(base, el, local):
+    """The sites of EL's run, beside training alone; each is given right answers per site."""
     paths = [
-        write_sites(tmp_path / name, right, f"algorithm.name={name}")
-        for name, right in {"el": [8, 5, 10, 8], "local": [5, 5, 5, 8]}.items()
+        write_sites(base / name, right, f"algorithm.name={name}") for name, right in {"el": el, "local": local}.items()
     ]
     runs = load_all(paths)
-    sites = sites_of(runs[:1], runs)
+    return sites_of(runs[:1], runs)
+
+
+def test_of_one_seed_a_sites_interval_comes_from_its_own_test_counts(tmp_path):
+    sites = el_beside_local(tmp_path, [8, 5, 10, 8], [5, 5, 5, 8])
     for site, share in enumerate([0.8, 0.5]):
         interval = sites.values.of(site).interval
         assert interval.accounts_for == TEST_NOISE
@@ -90,12 +94,7 @@ def test_of_one_seed_a_sites_interval_comes_from_its_own_test_counts(tmp_path):
 
 
 def test_right_answers_to_a_few_samples_are_no_certainty(tmp_path):
-    paths = [
-        write_sites(tmp_path / name, right, f"algorithm.name={name}")
-        for name, right in {"el": [10, 10, 0, 9], "local": [9, 10, 1, 10]}.items()
-    ]
-    runs = load_all(paths)
-    sites = sites_of(runs[:1], runs)
+    sites = el_beside_local(tmp_path, [10, 10, 0, 9], [9, 10, 1, 10])
     low, high, _ = sites.values.of(0).interval
     assert (low, high) == (pytest.approx(0.884, abs=0.01), 1.0), "Jeffreys' interval for 20 of 20"
     assert sites.values.of(2).interval[:2] == (0.0, pytest.approx(0.116, abs=0.01))
