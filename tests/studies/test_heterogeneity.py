@@ -62,7 +62,7 @@ def test_a_kept_run_can_be_repeated(part, label, settings, kept, tmp_path):
 def test_what_is_computed_is_kept_and_not_computed_again(tmp_path, monkeypatch):
     cases, said = [small("el", (1, 2)), small("local", (1,))], []
     kept = KeptLines(tmp_path / "kept.jsonl.gz")
-    computing.compute(cases, kept, 1, "data", said.append)
+    computing.compute(kept.missing(cases), kept, 1, "data", said.append)
     assert said[-1] == "3 of 3 runs"
     again = KeptLines(kept.path)
     assert len(again) == 3
@@ -75,7 +75,7 @@ def test_a_run_that_fails_is_named_and_what_was_computed_is_kept(tmp_path):
     cases = [small("el", (1,)), small("dpsgd", (7,), **{"topology.degree": 9})]
     kept = KeptLines(tmp_path / "kept.jsonl.gz")
     with pytest.raises(FacadeError, match=r"^the run 'dpsgd' of 'small', seed 7, failed: topology.degree = 9"):
-        computing.compute(cases, kept, 1, "data", lambda words: None)
+        computing.compute(kept.missing(cases), kept, 1, "data", lambda words: None)
     assert len(KeptLines(kept.path)) == 1
 
 

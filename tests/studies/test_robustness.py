@@ -76,7 +76,7 @@ def test_cases_are_experiments_and_a_run_of_two_questions_is_computed_once(tmp_p
 def test_a_run_that_diverges_is_kept_as_guessing_and_the_others_go_on(tmp_path):
     cases = [small((1,), training_lr=1e30), small((1,))]
     kept = KeptLines(tmp_path / "kept.jsonl.gz")
-    computing.compute(cases, kept, 1, "data", lambda words: None)
+    computing.compute(kept.missing(cases), kept, 1, "data", lambda words: None)
     ((lost,), (well,)) = (KeptLines(kept.path).runs(case) for case in cases)
     assert (lost.diverged, well.diverged) == (True, False)
     assert lost.clusters == pytest.approx([10, 10])

@@ -35,9 +35,10 @@ def study(
     asked = STUDIES[name]
     kept = KeptLines(results / f"{name}.jsonl.gz")
     if not draw:
-        cases = asked.cases() + (asked.long_cases() if long else [])
-        out.print(f"{len(kept)} runs are kept in {kept.path}; {len(kept.missing(cases))} are missing.", soft_wrap=True)
-        compute(cases, kept, cores(), str(data), lambda words: out.print(words))
+        out.print(f"{len(kept)} runs are kept in {kept.path}.", soft_wrap=True)
+        while missing := kept.missing(asked.cases() + (asked.long_cases(kept) if long else [])):
+            out.print(f"{len(missing)} are missing.")  # which runs are next may depend on these
+            compute(missing, kept, cores(), str(data), lambda words: out.print(words))
     written = page or Path("docs") / f"{name}.md"
     store.replace(written, asked.page(kept).encode())
     out.print(f"Written: {written}", soft_wrap=True)

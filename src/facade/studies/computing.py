@@ -21,10 +21,13 @@ from facade.studies.kept_lines import Case, KeptLines, diverged_line, line_of, o
 SECONDS_BETWEEN_WRITES = 20.0
 
 
-def compute(cases: Sequence[Case], kept: KeptLines, at_once: int, root: str, say: Callable[[str], None]) -> None:
+Missing = Sequence[tuple[Case, int]]
+"""Runs that are not kept yet: their cases and seeds."""
+
+
+def compute(missing: Missing, kept: KeptLines, at_once: int, root: str, say: Callable[[str], None]) -> None:
     """Compute what is missing, `at_once` runs at a time; `root` holds the data sets. What is computed is kept soon, so
     that a study goes on where it was stopped."""
-    missing = kept.missing(cases)
     written = time.monotonic()
     pool = ProcessPoolExecutor(at_once)
     try:
@@ -74,4 +77,5 @@ def experiment_of(case: Case, seed: int, root: str) -> Experiment:
         tables.setdefault(section, {})[name] = value
     rounds = tables["training"]["rounds"]
     tables["data"]["root"] = root
-    return Experiment.of({"seed": seed, "evaluation": {"every": rounds}, "runtime": {"threads": 1}} | tables, ())
+    tables["runtime"] = {"threads": 1} | tables.get("runtime", {})
+    return Experiment.of({"seed": seed, "evaluation": {"every": rounds}} | tables, ())

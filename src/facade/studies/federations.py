@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from facade.studies.kept_lines import Case
+from facade.studies.kept_lines import Case, KeptLines, KeptRun
 from facade.studies.methods import METHODS, method
+from facade.studies.numbers import average
 
 SPLITS = tuple(range(1, 11))
 FIVE_SPLITS = SPLITS[:5]
-FEW_SPLITS = SPLITS[:3]
 """Seeds: each divides every site's samples differently."""
+TUNING_SPLIT = 101
+"""Where a run takes long, rates are chosen on this one alone."""
 
 
 class RealFederation(NamedTuple):
@@ -22,10 +24,20 @@ class RealFederation(NamedTuple):
     rates: tuple[float, ...]
     """The learning rates among which every method chooses by validation samples."""
     splits: tuple[int, ...]
+    """Those that are read."""
     groups: tuple[str, ...]
     """What the page calls its clusters; where there are none, its sites."""
     methods: tuple[str, ...]
     """Those of METHODS that are compared."""
+    judged: str = "farthest"
+    """The one that has to show what was asked for."""
+    tuned: tuple[int, ...] = ()
+    """The splits on which rates are chosen; none: on those that are read."""
+
+    @property
+    def tuning(self) -> tuple[int, ...]:
+        """The splits on which rates are chosen."""
+        return self.tuned or self.splits
 
 
 _NATURAL: dict[str, Any] = {"data.skew": "none", "data.partition": "natural"}
@@ -35,6 +47,7 @@ _LANDMINE: dict[str, Any] = _ROWS | {
     "training.rounds": 100, "training.loss": "balanced",
 }  # fmt: skip
 _LANDMINE_RATES = (0.1, 0.3, 1.0)
+_IMAGE_RATES = (0.01, 0.03, 0.1)
 _GROUND = ("foliated", "bare")
 _OFFICE = "6:7:1:2"
 _DOMAINS = ("amazon", "caltech", "dslr", "webcam")
@@ -43,7 +56,13 @@ _FOUR = ("alone", "EL", "DePRL", "farthest")
 
 FEDERATIONS: dict[str, RealFederation] = {
     "landmine": RealFederation(
-        _LANDMINE | {"training.weight_decay": 0.01}, 2, _LANDMINE_RATES, SPLITS, _GROUND, tuple(METHODS)
+        _LANDMINE | {"training.weight_decay": 0.01},
+        2,
+        _LANDMINE_RATES,
+        SPLITS,
+        _GROUND,
+        tuple(METHODS),
+        judged="whole models",
     ),
     "landmine, no weight decay": RealFederation(
         _LANDMINE, 2, _LANDMINE_RATES, FIVE_SPLITS, _GROUND, ("alone", "EL", "farthest")
@@ -76,13 +95,14 @@ FEDERATIONS: dict[str, RealFederation] = {
         _NATURAL
         | {
             "data.source": "office-caltech10", "data.clusters": _OFFICE, "data.test_fraction": 0.3,
-            "data.validation": 0.15, "model.name": "gn-lenet", "training.rounds": 100,
+            "data.validation": 0.15, "data.size": 32, "model.name": "gn-lenet", "training.rounds": 100,
         },
         2,
-        (0.003, 0.01, 0.03),
-        FEW_SPLITS,
+        _IMAGE_RATES,
+        SPLITS,
         _DOMAINS,
         _FOUR,
+        tuned=(TUNING_SPLIT,),
     ),
     "pacs": RealFederation(
         _NATURAL
@@ -91,10 +111,11 @@ FEDERATIONS: dict[str, RealFederation] = {
             "model.name": "gn-lenet", "training.rounds": 100,
         },
         4,
-        (0.003, 0.01, 0.03),
-        FEW_SPLITS,
+        _IMAGE_RATES,
+        SPLITS,
         ("art_painting", "cartoon", "photo", "sketch"),
         _FOUR,
+        tuned=(TUNING_SPLIT,),
     ),
 }  # fmt: skip
 IMAGES = ("office-caltech10", "pacs")
@@ -106,19 +127,41 @@ def cases() -> list[Case]:
     return [case for name in FEDERATIONS if name not in IMAGES for case in of_federation(name)]
 
 
-def image_cases() -> list[Case]:
-    """The runs on images, which take hours."""
-    return [case for name in IMAGES for case in of_federation(name)]
+def image_cases(kept: KeptLines) -> list[Case]:
+    """The runs on images, which take hours: first those by which rates are chosen, then those that are read."""
+    return [case for name in IMAGES for case in [*of_federation(name), *_read(kept, name)]]
 
 
 def of_federation(name: str) -> list[Case]:
-    """The runs of a federation: every method with every rate."""
+    """The runs of a federation by which rates are chosen: every method with every rate."""
     known = FEDERATIONS[name]
-    return [case_of(name, label, rate) for label in known.methods for rate in known.rates]
+    return [case_of(name, label, rate, known.tuning) for label in known.methods for rate in known.rates]
 
 
-def case_of(name: str, label: str, rate: float) -> Case:
+def _read(kept: KeptLines, name: str) -> list[Case]:
+    """The runs that are read, of the methods whose rates can be told."""
+    known = FEDERATIONS[name]
+    rates = {label: rate for label in known.methods if (rate := chosen_rate(kept, name, label)) is not None}
+    return [case_of(name, label, rate, known.splits) for label, rate in rates.items()]
+
+
+def chosen_rate(kept: KeptLines, name: str, label: str) -> float | None:
+    """The rate of a method that is best on the validation samples of all sites, over the splits for that; None as long
+    as a run is missing."""
+    known = FEDERATIONS[name]
+    tried = {rate: kept.runs(case_of(name, label, rate, known.tuning)) for rate in known.rates}
+    if any(len(runs) < len(known.tuning) for runs in tried.values()):
+        return None
+    return max(tried, key=lambda rate: average(map(_validated, tried[rate])))
+
+
+def _validated(run: KeptRun) -> float:
+    """The mean over sites; of a run that diverged nothing is known, and its rate is not to be chosen."""
+    return -1.0 if run.diverged else average(value for value in run.validated if value is not None)
+
+
+def case_of(name: str, label: str, rate: float, splits: tuple[int, ...]) -> Case:
     """The runs of one method with one rate, one for every split."""
     known = FEDERATIONS[name]
     settings = known.settings | method(label, known.heads) | {"training.lr": rate}
-    return Case(name, label, settings, known.splits)
+    return Case(name, label, settings, splits)

@@ -8,9 +8,6 @@ from facade.studies.federations import FEDERATIONS
 from facade.studies.federations_numbers import FederationRuns, Gain, gains, worst_gain
 from facade.studies.numbers import Bar, average, bar_table
 
-NAME = "farthest"
-"""The method that had to show it."""
-
 
 def bars(study: FederationRuns) -> str:
     """Every bar with what was seen; those that were missed come first."""
@@ -19,7 +16,7 @@ def bars(study: FederationRuns) -> str:
 
 
 def _landmine(study: FederationRuns) -> Iterator[Bar]:
-    new, el, alone = (study.chosen("landmine", method) for method in (NAME, "EL", "alone"))
+    new, el, alone = (study.chosen("landmine", method) for method in (FEDERATIONS["landmine"].judged, "EL", "alone"))
     above_el, above_alone = gains(new, el), gains(new, alone)
     if not above_el:
         return
@@ -33,24 +30,25 @@ def _landmine(study: FederationRuns) -> Iterator[Bar]:
 
 
 def _heart(study: FederationRuns) -> Iterator[Bar]:
-    above = gains(study.chosen("heart-disease", NAME), study.chosen("heart-disease", "alone"))
-    for hospital, gain in zip(FEDERATIONS["heart-disease"].groups, above, strict=False):
+    known = FEDERATIONS["heart-disease"]
+    above = gains(study.chosen("heart-disease", known.judged), study.chosen("heart-disease", "alone"))
+    for hospital, gain in zip(known.groups, above, strict=False):
         yield Bar(f"heart disease, {hospital}: AUC at most 2 points below training alone", str(gain), gain.mean >= -2)
 
 
 def _domains(study: FederationRuns, name: str) -> Iterator[Bar]:
-    gain = worst_gain(study.chosen(name, NAME), study.chosen(name, "EL"))
+    gain = worst_gain(study.chosen(name, FEDERATIONS[name].judged), study.chosen(name, "EL"))
     if gain.points:
         yield Bar(f"{name}: worst domain above EL's, interval above zero", str(gain), gain.above_zero)
 
 
 def harms(study: FederationRuns) -> list[list[str]]:
-    """Every group that "farthest" serves worse than training alone or than EL, in the mean over splits: [federation,
-    group, against whom, points]; the largest losses first."""
+    """Every group that FACADE serves worse than training alone or than EL, in the mean over splits: [federation, group,
+    against whom, points]; the largest losses first."""
     found: list[tuple[Gain, list[str]]] = []
     for name, known in FEDERATIONS.items():
         for rival in ("alone", "EL"):
-            above = gains(study.chosen(name, NAME), study.chosen(name, rival))
+            above = gains(study.chosen(name, known.judged), study.chosen(name, rival))
             for group, gain in zip(known.groups, above, strict=False):
                 if gain.mean < 0:
                     found.append((gain, [name, group, rival, str(gain)]))

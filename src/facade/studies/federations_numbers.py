@@ -54,21 +54,13 @@ class FederationRuns:
         self.kept = kept
 
     def chosen(self, name: str, method: str) -> list[ChosenRun]:
-        """The runs that a method is judged by, one for every split: those with the rate that is best on the validation
-        samples of all sites and splits. Nothing as long as a run is missing."""
-        known = federations.FEDERATIONS[name]
-        tried = [
-            [ChosenRun(run, rate) for run in self.kept.runs(federations.case_of(name, method, rate))]
-            for rate in known.rates
-        ]
-        if any(len(runs) < len(known.splits) for runs in tried):
+        """The runs that a method is judged by, one for every split, with the rate that validation chose. Nothing as
+        long as a run is missing."""
+        known, rate = federations.FEDERATIONS[name], federations.chosen_rate(self.kept, name, method)
+        if rate is None:
             return []
-        return max(tried, key=lambda runs: average(map(_validated, runs)))
-
-
-def _validated(tried: ChosenRun) -> float:
-    """The mean over sites; of a run that diverged nothing is known, and its rate is not to be chosen."""
-    return -1.0 if tried.run.diverged else _mean(tried.run.validated)
+        runs = self.kept.runs(federations.case_of(name, method, rate, known.splits))
+        return [ChosenRun(run, rate) for run in runs] if len(runs) == len(known.splits) else []
 
 
 class Gain(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from facade.paper.reproduction_tables import table
 from facade.studies.federations import FEDERATIONS
-from facade.studies.federations_bars import NAME, bars, harms
+from facade.studies.federations_bars import bars, harms
 from facade.studies.federations_numbers import FederationRuns, gains, who_found_whom, worst_gain
 from facade.studies.kept_lines import KeptLines
+from facade.studies.methods import METHODS
 from facade.studies.numbers import interval
 
 _RIVALS = ("alone", "EL")
-_WITH_HEADS = ("as published", "farthest", "class-means", "auto")
+_WITH_HEADS = tuple(name for name, settings in METHODS.items() if settings["algorithm.name"] == "facade")
 
 
 def drawn(kept: KeptLines) -> str:
@@ -43,7 +44,7 @@ def _no_groups(study: FederationRuns) -> str:
 def _federation(study: FederationRuns, name: str) -> list[str]:
     known = FEDERATIONS[name]
     runs = {method: chosen for method in known.methods if (chosen := study.chosen(name, method))}
-    if NAME not in runs:
+    if known.judged not in runs:
         return ["Not computed yet."]
     measures = [
         [

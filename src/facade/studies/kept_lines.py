@@ -184,9 +184,9 @@ class KeptLines:
         store.replace(self.path, gzip.compress(text.encode(), mtime=0))
 
     def missing(self, cases: Iterable[Case]) -> list[tuple[Case, int]]:
-        """Runs that are not here yet, each once."""
+        """Runs that are not here yet, each once; seed by seed, so that those of one seed can soon be compared."""
         wanted = {case.key(seed): (case, seed) for case in cases for seed in case.seeds}
-        return [run for key, run in wanted.items() if key not in self._lines]
+        return sorted((run for key, run in wanted.items() if key not in self._lines), key=lambda run: run[1])
 
     def runs(self, case: Case) -> list[KeptRun]:
         """The runs of a case that are here, by seed."""

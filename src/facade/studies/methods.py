@@ -10,10 +10,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "DePRL": {"algorithm.name": "deprl", "algorithm.core_steps": 10},
     "as published": {"algorithm.name": "facade", "algorithm.seeding": "none"},
     "farthest": {"algorithm.name": "facade", "algorithm.seeding": "farthest"},
+    "whole models": {"algorithm.name": "facade", "algorithm.seeding": "farthest", "algorithm.split": "all"},
     "class-means": {"algorithm.name": "facade", "algorithm.seeding": "class-means"},
     "auto": {"algorithm.name": "facade", "algorithm.seeding": "class-means", "algorithm.heads": "auto"},
 }
-"""The last four are FACADE, told apart by how its heads start."""
+"""All but the first three are FACADE, told apart by how its heads start and by what a head is."""
 
 
 def method(name: str, heads: int) -> dict[str, Any]:

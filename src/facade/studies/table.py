@@ -20,14 +20,14 @@ class Study(NamedTuple):
     """Many runs of one question, and the page drawn from what they found."""
 
     cases: Callable[[], list[Case]]
-    long_cases: Callable[[], list[Case]]
-    """Those on CIFAR-10, or on other images, which take minutes a run."""
+    long_cases: Callable[[KeptLines], list[Case]]
+    """Those on CIFAR-10, or on other images, which take minutes a run, as far as what is kept tells which they are."""
     page: Callable[[KeptLines], str]
     """The page, from what is kept and from nothing else."""
 
 
 STUDIES = {
     "federations": Study(federations.cases, federations.image_cases, federations_page.drawn),
-    "heterogeneity": Study(heterogeneity.cases, heterogeneity.cifar_cases, heterogeneity_page.drawn),
-    "robustness": Study(robustness.cases, robustness.cifar_cases, robustness_page.drawn),
+    "heterogeneity": Study(heterogeneity.cases, lambda _: heterogeneity.cifar_cases(), heterogeneity_page.drawn),
+    "robustness": Study(robustness.cases, lambda _: robustness.cifar_cases(), robustness_page.drawn),
 }
