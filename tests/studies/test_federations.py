@@ -8,6 +8,7 @@ import pytest
 from data import site_makers
 from facade import Experiment
 from facade.studies import computing, federations
+from facade.studies.federations import Choice
 from facade.studies.federations_numbers import ChosenRun, FederationRuns, Gain, gains, who_found_whom
 from facade.studies.federations_page import drawn
 from facade.studies.kept_lines import Case, KeptLines, KeptRun, of_sites
@@ -29,7 +30,7 @@ def test_the_page_is_drawn_from_what_is_kept(kept):
 
 def test_what_is_kept_is_small_and_whole(kept):
     assert KEPT.stat().st_size <= 2_000_000
-    assert kept.missing(federations.cases()) == []
+    assert kept.missing(federations.cases(kept)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in federations.FEDERATIONS if "," not in name])
@@ -41,7 +42,7 @@ def test_the_experiment_of_a_federation_is_what_the_study_runs(name):
         assert written[section][field] == value, key
     for key, value in method(known.judged, known.heads).items():
         assert written["algorithm"][key.removeprefix("algorithm.")] == value, key
-    assert written["training"]["lr"] in known.rates
+    assert (written["training"]["lr"], written["training"]["loss"]) in known.choices
 
 
 SMALL = {
@@ -91,36 +92,59 @@ def run(seed, measured, validated=(0.5, 0.5, 0.5), cluster=(0, 0, 1), choice=Non
     return KeptRun(seed, matrices, choice, number, None, diverged=diverged, measured=measured, validated=validated)
 
 
-class Lines:
-    """Runs by rate, as if they had been kept."""
+SOME = Choice(0.1, "plain")
 
-    def __init__(self, by_rate):
-        self.by_rate = by_rate
+
+class Lines:
+    """Runs by what was chosen, as if they had been kept."""
+
+    def __init__(self, by_choice):
+        self.by_choice = by_choice
 
     def runs(self, case):
-        return self.by_rate.get(case.settings["training.lr"], [])
+        settings = case.settings
+        choice = Choice(settings["training.lr"], settings.get("training.loss", "plain"))
+        return [run for run in self.by_choice.get(choice, []) if run.seed in case.seeds]
 
 
 def test_a_method_is_judged_by_the_rate_that_validation_chose(monkeypatch):
     known = federations.FEDERATIONS["landmine"]
-    monkeypatch.setitem(federations.FEDERATIONS, "landmine", known._replace(splits=(1, 2)))
-    low, middle, high = known.rates
+    monkeypatch.setitem(
+        federations.FEDERATIONS, "landmine", known._replace(splits=(1, 2), tuning=(1, 2), losses=("plain",))
+    )
+    low, middle, high = (Choice(rate, "plain") for rate in known.rates)
     tried = {
         low: [run(1, [0.9, 0.9, 0.9], [0.6, None, 0.6]), run(2, [0.1, 0.1, 0.1], [0.7, 0.7, 0.7])],
         middle: [run(1, [0.2, 0.4, 0.8], [0.7, 0.7, 0.7]), run(2, [0.5, 0.5, 0.5], [0.7, 0.7, 0.7])],
         high: [run(1, [0.9, 0.9, 0.9], [0.9, 0.9, 0.9]), run(2, [0.9, 0.9, 0.9], [0.9, 0.9, 0.9], diverged=True)],
     }
     chosen = FederationRuns(Lines(tried)).chosen("landmine", "EL")
-    assert [(each.run.seed, each.rate) for each in chosen] == [(1, middle), (2, middle)]
+    assert [(each.run.seed, each.choice) for each in chosen] == [(1, middle), (2, middle)]
     assert chosen[0].groups == pytest.approx([30, 80])
     assert (chosen[0].worst_group, chosen[0].worst_site) == (pytest.approx(30), pytest.approx(20))
     del tried[low][1]  # as long as a run is missing nothing is said
     assert FederationRuns(Lines(tried)).chosen("landmine", "EL") == []
 
 
+def test_a_choice_on_other_splits_is_read_on_those_that_count(monkeypatch):
+    known = federations.FEDERATIONS["pacs"]
+    monkeypatch.setitem(federations.FEDERATIONS, "pacs", known._replace(splits=(1, 2), tuning=(9,)))
+    low, middle, high = known.choices
+    tried = {choice: [run(9, [0.5] * 3, [value] * 3)] for choice, value in ((low, 0.1), (middle, 0.3), (high, 0.2))}
+    cases = federations.image_cases(Lines(tried))
+    read = [case for case in cases if case.part == "pacs" and case.seeds == (1, 2)]
+    assert [case.label for case in read] == list(known.methods)
+    assert {case.settings["training.lr"] for case in read} == {middle.rate}
+    assert FederationRuns(Lines(tried)).chosen("pacs", "EL") == []
+    tried[middle] += [run(1, [0.4] * 3), run(2, [0.6] * 3)]
+    assert [each.run.seed for each in FederationRuns(Lines(tried)).chosen("pacs", "EL")] == [1, 2]
+    del tried[low][0]  # no choice without all runs for it
+    assert {case.seeds for case in federations.image_cases(Lines(tried)) if case.part == "pacs"} == {(9,)}
+
+
 def test_gains_are_taken_split_by_split():
-    new = [ChosenRun(run(seed, [0.5 + seed / 10] * 3), 0.1) for seed in (1, 2, 3)]
-    old = [ChosenRun(run(seed, [0.4 + seed / 10] * 3), 0.1) for seed in (2, 3, 4)]
+    new = [ChosenRun(run(seed, [0.5 + seed / 10] * 3), SOME) for seed in (1, 2, 3)]
+    old = [ChosenRun(run(seed, [0.4 + seed / 10] * 3), SOME) for seed in (2, 3, 4)]
     first, second = gains(new, old)
     assert first.points == second.points == pytest.approx([10, 10])
     assert first.above_zero
@@ -129,13 +153,13 @@ def test_gains_are_taken_split_by_split():
 
 
 def test_groups_that_share_a_head_are_named_together():
-    apart = ChosenRun(run(1, [0.5] * 3, choice=[1, 1, 0]), 0.1)
-    together = ChosenRun(run(2, [0.5] * 3, choice=[0, 0, 0]), 0.1)
+    apart = ChosenRun(run(1, [0.5] * 3, choice=[1, 1, 0]), SOME)
+    together = ChosenRun(run(2, [0.5] * 3, choice=[0, 0, 0]), SOME)
     assert who_found_whom([apart, together, apart], ("foliated", "bare")) == [
         ("foliated · bare", 2, 0.0),
         ("foliated + bare", 1, 0.0),
     ]
-    hospitals = ChosenRun(run(1, [0.5] * 3, cluster=(0, 0, 0), choice=[0, 1, 0]), 0.1)
+    hospitals = ChosenRun(run(1, [0.5] * 3, cluster=(0, 0, 0), choice=[0, 1, 0]), SOME)
     assert who_found_whom([hospitals], ("a", "b", "c")) == [("a + c · b", 1, 0.0)]
 
 

@@ -36,7 +36,7 @@ def study(
     kept = KeptLines(results / f"{name}.jsonl.gz")
     if not draw:
         out.print(f"{len(kept)} runs are kept in {kept.path}.", soft_wrap=True)
-        while missing := kept.missing(asked.cases() + (asked.long_cases(kept) if long else [])):
+        while missing := kept.missing(asked.cases(kept) + (asked.long_cases(kept) if long else [])):
             out.print(f"{len(missing)} are missing.")  # which runs are next may depend on these
             compute(missing, kept, cores(), str(data), lambda words: out.print(words))
     written = page or Path("docs") / f"{name}.md"

@@ -12,8 +12,20 @@ from facade.studies.numbers import average
 SPLITS = tuple(range(1, 11))
 FIVE_SPLITS = SPLITS[:5]
 """Seeds: each divides every site's samples differently."""
-TUNING_SPLIT = 101
-"""Where a run takes long, rates are chosen on this one alone."""
+TUNING_SPLITS = tuple(range(101, 111))
+"""Others, by whose validation samples every method chooses its rate; where a run takes long, by the first alone."""
+
+
+class Choice(NamedTuple):
+    """What a method chooses by validation samples."""
+
+    rate: float
+    loss: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As an experiment has it."""
+        return {"training.lr": self.rate} | ({} if self.loss == "plain" else {"training.loss": self.loss})
 
 
 class RealFederation(NamedTuple):
@@ -31,20 +43,22 @@ class RealFederation(NamedTuple):
     """Those of METHODS that are compared."""
     judged: str = "farthest"
     """The one that has to show what was asked for."""
-    tuned: tuple[int, ...] = ()
-    """The splits on which rates are chosen; none: on those that are read."""
+    tuning: tuple[int, ...] = TUNING_SPLITS
+    """The splits on which rates are chosen."""
+    losses: tuple[str, ...] = ("plain",)
+    """The losses among which every method chooses as it does among rates."""
 
     @property
-    def tuning(self) -> tuple[int, ...]:
-        """The splits on which rates are chosen."""
-        return self.tuned or self.splits
+    def choices(self) -> list[Choice]:
+        """All that a method chooses from."""
+        return [Choice(rate, loss) for loss in self.losses for rate in self.rates]
 
 
 _NATURAL: dict[str, Any] = {"data.skew": "none", "data.partition": "natural"}
 _ROWS: dict[str, Any] = _NATURAL | {"model.name": "mlp", "training.batch": 16}
 _LANDMINE: dict[str, Any] = _ROWS | {
     "data.source": "landmine", "data.clusters": "15:14", "data.test_fraction": 0.5, "data.validation": 0.2,
-    "training.rounds": 100, "training.loss": "balanced",
+    "training.rounds": 100,
 }  # fmt: skip
 _LANDMINE_RATES = (0.1, 0.3, 1.0)
 _IMAGE_RATES = (0.01, 0.03, 0.1)
@@ -63,9 +77,10 @@ FEDERATIONS: dict[str, RealFederation] = {
         _GROUND,
         tuple(METHODS),
         judged="whole models",
+        losses=("balanced", "plain"),
     ),
     "landmine, no weight decay": RealFederation(
-        _LANDMINE, 2, _LANDMINE_RATES, FIVE_SPLITS, _GROUND, ("alone", "EL", "farthest")
+        _LANDMINE, 2, _LANDMINE_RATES, FIVE_SPLITS, _GROUND, ("alone", "EL", "farthest"), losses=("balanced",)
     ),
     "heart-disease": RealFederation(
         _ROWS
@@ -99,10 +114,10 @@ FEDERATIONS: dict[str, RealFederation] = {
         },
         2,
         _IMAGE_RATES,
-        SPLITS,
+        FIVE_SPLITS,
         _DOMAINS,
         _FOUR,
-        tuned=(TUNING_SPLIT,),
+        tuning=TUNING_SPLITS[:1],
     ),
     "pacs": RealFederation(
         _NATURAL
@@ -112,47 +127,43 @@ FEDERATIONS: dict[str, RealFederation] = {
         },
         4,
         _IMAGE_RATES,
-        SPLITS,
+        FIVE_SPLITS,
         ("art_painting", "cartoon", "photo", "sketch"),
         _FOUR,
-        tuned=(TUNING_SPLIT,),
+        tuning=TUNING_SPLITS[:1],
     ),
 }  # fmt: skip
 IMAGES = ("office-caltech10", "pacs")
 """Those whose runs take minutes."""
 
 
-def cases() -> list[Case]:
+def cases(kept: KeptLines) -> list[Case]:
     """All runs on rows, which take seconds."""
-    return [case for name in FEDERATIONS if name not in IMAGES for case in of_federation(name)]
+    return [case for name in FEDERATIONS if name not in IMAGES for case in of_federation(kept, name)]
 
 
 def image_cases(kept: KeptLines) -> list[Case]:
-    """The runs on images, which take hours: first those by which rates are chosen, then those that are read."""
-    return [case for name in IMAGES for case in [*of_federation(name), *_read(kept, name)]]
+    """The runs on images, which take hours."""
+    return [case for name in IMAGES for case in of_federation(kept, name)]
 
 
-def of_federation(name: str) -> list[Case]:
-    """The runs of a federation by which rates are chosen: every method with every rate."""
+def of_federation(kept: KeptLines, name: str) -> list[Case]:
+    """The runs of a federation: every method with every choice, and those that are read of the methods whose choice can
+    be told."""
     known = FEDERATIONS[name]
-    return [case_of(name, label, rate, known.tuning) for label in known.methods for rate in known.rates]
+    tried = [case_of(name, label, choice, known.tuning) for label in known.methods for choice in known.choices]
+    chosen = {label: choice for label in known.methods if (choice := chosen_of(kept, name, label)) is not None}
+    return tried + [case_of(name, label, choice, known.splits) for label, choice in chosen.items()]
 
 
-def _read(kept: KeptLines, name: str) -> list[Case]:
-    """The runs that are read, of the methods whose rates can be told."""
+def chosen_of(kept: KeptLines, name: str, label: str) -> Choice | None:
+    """The choice of a method that is best on the validation samples of all sites, over the splits for that; None as
+    long as a run is missing."""
     known = FEDERATIONS[name]
-    rates = {label: rate for label in known.methods if (rate := chosen_rate(kept, name, label)) is not None}
-    return [case_of(name, label, rate, known.splits) for label, rate in rates.items()]
-
-
-def chosen_rate(kept: KeptLines, name: str, label: str) -> float | None:
-    """The rate of a method that is best on the validation samples of all sites, over the splits for that; None as long
-    as a run is missing."""
-    known = FEDERATIONS[name]
-    tried = {rate: kept.runs(case_of(name, label, rate, known.tuning)) for rate in known.rates}
+    tried = {choice: kept.runs(case_of(name, label, choice, known.tuning)) for choice in known.choices}
     if any(len(runs) < len(known.tuning) for runs in tried.values()):
         return None
-    return max(tried, key=lambda rate: average(map(_validated, tried[rate])))
+    return max(tried, key=lambda choice: average(map(_validated, tried[choice])))
 
 
 def _validated(run: KeptRun) -> float:
@@ -160,8 +171,8 @@ def _validated(run: KeptRun) -> float:
     return -1.0 if run.diverged else average(value for value in run.validated if value is not None)
 
 
-def case_of(name: str, label: str, rate: float, splits: tuple[int, ...]) -> Case:
-    """The runs of one method with one rate, one for every split."""
+def case_of(name: str, label: str, choice: Choice, splits: tuple[int, ...]) -> Case:
+    """The runs of one method with one choice, one for every split."""
     known = FEDERATIONS[name]
-    settings = known.settings | method(label, known.heads) | {"training.lr": rate}
+    settings = known.settings | method(label, known.heads) | choice.settings
     return Case(name, label, settings, splits)

@@ -11,15 +11,16 @@ import numpy as np
 
 from facade.analysis.statistics import Interval, student_interval
 from facade.studies import federations
+from facade.studies.federations import Choice
 from facade.studies.kept_lines import KeptLines, KeptRun
 from facade.studies.numbers import average
 
 
 class ChosenRun(NamedTuple):
-    """The run of one split, with the rate that validation chose."""
+    """The run of one split, with what validation chose."""
 
     run: KeptRun
-    rate: float
+    choice: Choice
 
     @property
     def groups(self) -> list[float]:
@@ -54,13 +55,13 @@ class FederationRuns:
         self.kept = kept
 
     def chosen(self, name: str, method: str) -> list[ChosenRun]:
-        """The runs that a method is judged by, one for every split, with the rate that validation chose. Nothing as
-        long as a run is missing."""
-        known, rate = federations.FEDERATIONS[name], federations.chosen_rate(self.kept, name, method)
-        if rate is None:
+        """The runs that a method is judged by, one for every split, with the rate (and loss) that validation
+        chose. Nothing as long as a run is missing."""
+        known, choice = federations.FEDERATIONS[name], federations.chosen_of(self.kept, name, method)
+        if choice is None:
             return []
-        runs = self.kept.runs(federations.case_of(name, method, rate, known.splits))
-        return [ChosenRun(run, rate) for run in runs] if len(runs) == len(known.splits) else []
+        runs = self.kept.runs(federations.case_of(name, method, choice, known.splits))
+        return [ChosenRun(run, choice) for run in runs] if len(runs) == len(known.splits) else []
 
 
 class Gain(NamedTuple):
