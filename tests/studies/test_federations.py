@@ -11,6 +11,7 @@ from facade.studies import computing, federations
 from facade.studies.federations_numbers import ChosenRun, FederationRuns, Gain, gains, who_found_whom
 from facade.studies.federations_page import drawn
 from facade.studies.kept_lines import Case, KeptLines, KeptRun, of_sites
+from facade.studies.methods import METHODS
 from surroundings import EXPERIMENTS
 
 CLONE = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def test_the_experiment_of_a_federation_is_what_the_study_runs(name):
         section, _, field = key.partition(".")
         assert written[section][field] == value, key
     assert written["algorithm"]["heads"] == known.heads
-    assert written["algorithm"]["seeding"] == federations.METHODS["FACADE"]["algorithm.seeding"]
+    assert written["algorithm"]["seeding"] == METHODS["farthest"]["algorithm.seeding"]
     assert written["training"]["lr"] in known.rates
 
 

@@ -39,7 +39,7 @@ def test_what_is_kept_is_small_and_whole(kept):
     ("part", "label", "settings"),
     [
         ("labels", "class-means", {"data.clusters": "24:8", "data.alpha": 0.3, "training.loss": None}),
-        ("labels", "plain FACADE", {"data.clusters": "30:2", "data.alpha": 1.0, "training.loss": "balanced"}),
+        ("labels", "as published", {"data.clusters": "30:2", "data.alpha": 1.0, "training.loss": "balanced"}),
         ("looks", "auto", {"data.skew": "brightness", "data.alpha": 0.3}),
         ("settling", "class-means", {"data.clusters": "30:2", "network.loss": 0.1}),
     ],

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from facade.studies.kept_lines import Case
+from facade.studies.methods import METHODS, method
 
 SPLITS = tuple(range(1, 11))
 FIVE_SPLITS = SPLITS[:5]
@@ -38,24 +39,14 @@ _GROUND = ("foliated", "bare")
 _OFFICE = "6:7:1:2"
 _DOMAINS = ("amazon", "caltech", "dslr", "webcam")
 
-METHODS: dict[str, dict[str, Any]] = {
-    "alone": {"algorithm.name": "local"},
-    "EL": {"algorithm.name": "el"},
-    "DePRL": {"algorithm.name": "deprl", "algorithm.core_steps": 10},
-    "FACADE": {"algorithm.name": "facade", "algorithm.seeding": "farthest"},
-    "as published": {"algorithm.name": "facade", "algorithm.seeding": "none"},
-    "class-means": {"algorithm.name": "facade", "algorithm.seeding": "class-means"},
-    "auto": {"algorithm.name": "facade", "algorithm.seeding": "class-means", "algorithm.heads": "auto"},
-}
-"""What is compared, by what tables call it."""
-_FOUR = ("alone", "EL", "DePRL", "FACADE")
+_FOUR = ("alone", "EL", "DePRL", "farthest")
 
 FEDERATIONS: dict[str, RealFederation] = {
     "landmine": RealFederation(
         _LANDMINE | {"training.weight_decay": 0.01}, 2, _LANDMINE_RATES, SPLITS, _GROUND, tuple(METHODS)
     ),
     "landmine, no weight decay": RealFederation(
-        _LANDMINE, 2, _LANDMINE_RATES, FIVE_SPLITS, _GROUND, ("alone", "EL", "FACADE")
+        _LANDMINE, 2, _LANDMINE_RATES, FIVE_SPLITS, _GROUND, ("alone", "EL", "farthest")
     ),
     "heart-disease": RealFederation(
         _ROWS
@@ -123,12 +114,11 @@ def image_cases() -> list[Case]:
 def of_federation(name: str) -> list[Case]:
     """The runs of a federation: every method with every rate."""
     known = FEDERATIONS[name]
-    return [case_of(name, method, rate) for method in known.methods for rate in known.rates]
+    return [case_of(name, label, rate) for label in known.methods for rate in known.rates]
 
 
-def case_of(name: str, method: str, rate: float) -> Case:
+def case_of(name: str, label: str, rate: float) -> Case:
     """The runs of one method with one rate, one for every split."""
-    known, settings = FEDERATIONS[name], dict(METHODS[method])
-    if settings["algorithm.name"] == "facade":
-        settings.setdefault("algorithm.heads", known.heads)
-    return Case(name, method, known.settings | settings | {"training.lr": rate}, known.splits)
+    known = FEDERATIONS[name]
+    settings = known.settings | method(label, known.heads) | {"training.lr": rate}
+    return Case(name, label, settings, known.splits)

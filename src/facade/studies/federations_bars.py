@@ -8,7 +8,8 @@ from facade.studies.federations import FEDERATIONS
 from facade.studies.federations_numbers import FederationRuns, Gain, gains, worst_gain
 from facade.studies.numbers import Bar, average, bar_table
 
-NAME = "FACADE"
+NAME = "farthest"
+"""The method that had to show it."""
 
 
 def bars(study: FederationRuns) -> str:
@@ -44,8 +45,8 @@ def _domains(study: FederationRuns, name: str) -> Iterator[Bar]:
 
 
 def harms(study: FederationRuns) -> list[list[str]]:
-    """Every group that FACADE serves worse than training alone or than EL, in the mean over splits: [federation, group,
-    against whom, points]; the largest losses first."""
+    """Every group that "farthest" serves worse than training alone or than EL, in the mean over splits: [federation,
+    group, against whom, points]; the largest losses first."""
     found: list[tuple[Gain, list[str]]] = []
     for name, known in FEDERATIONS.items():
         for rival in ("alone", "EL"):

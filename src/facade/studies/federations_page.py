@@ -10,7 +10,7 @@ from facade.studies.kept_lines import KeptLines
 from facade.studies.numbers import interval
 
 _RIVALS = ("alone", "EL")
-_WITH_HEADS = ("FACADE", "as published", "class-means", "auto")
+_WITH_HEADS = ("as published", "farthest", "class-means", "auto")
 
 
 def drawn(kept: KeptLines) -> str:
@@ -99,15 +99,15 @@ mines among some twenty that were tried there, test numbers in sight, and are re
 3). Other seeds divide the same rows, so splits overlap: intervals tell how much splits differ, not other fields or
 hospitals, and are narrower than those of independent data would be.
 
-"FACADE" starts its heads as far apart as nodes can make them (`seeding = "farthest"`), "as published" by chance
-(`"none"`). "class-means" is the default, which groups nodes by looks, told how many heads there may be, and "auto"
-finds that number itself; both ask whether heads are worth it and share one head, as EL does, where they find they are
-not.
+"farthest" is FACADE whose heads start as far apart as nodes can make them (`seeding = "farthest"`), "as published" by
+chance (`"none"`). "class-means" is the default, which groups nodes by looks, told how many heads there may be, and
+"auto" finds that number itself; both ask whether heads are worth it and share one head, as EL does, where they find
+they are not.
 Grids, rounds and heads are those of the experiments of the same names.
 
 ## Where FACADE does not help
 
-Groups of sites that get less from FACADE, in the mean over splits, than from training alone or from EL:
+Groups of sites that get less from "farthest", in the mean over splits, than from training alone or from EL:
 """
 _NO_GROUPS = """
 The default, class-means, finds groups by looks, and gives heads up that it finds not to be worth it. Where all sites

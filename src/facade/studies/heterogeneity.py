@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from facade.studies.kept_lines import Case
+from facade.studies.methods import method
 
 SEEDS = tuple(range(1, 21))
 FEW_SEEDS = tuple(range(1, 6))
@@ -15,16 +16,8 @@ ALPHAS = (None, 1.0, 0.3, 0.1)
 
 DIGITS: dict[str, Any] = {"data.source": "digits", "training.rounds": 120}
 CIFAR: dict[str, Any] = {"data.source": "cifar10", "model.name": "gn-lenet"}
-METHODS: dict[str, dict[str, Any]] = {
-    "alone": {"algorithm.name": "local"},
-    "EL": {"algorithm.name": "el"},
-    "DePRL": {"algorithm.name": "deprl", "algorithm.core_steps": 10},
-    "plain FACADE": {"algorithm.name": "facade", "algorithm.seeding": "none"},
-    "farthest": {"algorithm.name": "facade", "algorithm.seeding": "farthest"},
-    "class-means": {"algorithm.name": "facade", "algorithm.seeding": "class-means"},
-    "auto": {"algorithm.name": "facade", "algorithm.seeding": "class-means", "algorithm.heads": "auto"},
-}
-"""What is compared, by what tables call it."""
+COMPARED = ("alone", "EL", "DePRL", "as published", "farthest", "class-means", "auto")
+"""Those of METHODS that are compared where labels differ."""
 SITES: dict[str, Any] = {
     "data.source": "digits", "data.clusters": "3:3", "data.skew": "contrast", "data.severity": 4.0,
     "model.name": "cnn-bn", "topology.degree": 2, "training.rounds": 80,
@@ -33,12 +26,9 @@ LABEL_CLUSTERS: dict[str, Any] = {"data.skew": "labels", "data.groups": [[0, 1, 
 TROUBLE: dict[str, Any] = {"network.loss": 0.1, "network.offline": 0.1}
 
 
-def method(name: str, clusters: str, heads: int | None = None) -> dict[str, Any]:
-    """The settings of a method, told how many clusters there are where it has to be."""
-    settings = dict(METHODS[name])
-    if settings["algorithm.name"] == "facade" and name != "auto":
-        settings["algorithm.heads"] = heads or max(2, clusters.count(":") + 1)
-    return settings
+def _told(name: str, clusters: str) -> dict[str, Any]:
+    """The settings of a method that is told how many clusters there are."""
+    return method(name, max(2, clusters.count(":") + 1))
 
 
 def digits(clusters: str, alpha: float | None = None, loss: str = "plain", **more: Any) -> dict[str, Any]:
@@ -57,19 +47,19 @@ def cases() -> list[Case]:
 def labels() -> list[Case]:
     """Label shares that differ, under both losses; with equal shares these are one."""
     return [
-        Case("labels", name, digits(clusters, alpha, loss) | method(name, clusters), SEEDS)
+        Case("labels", name, digits(clusters, alpha, loss) | _told(name, clusters), SEEDS)
         for clusters in ("24:8", "30:2")
         for alpha in ALPHAS
         for loss in (("plain",) if alpha is None else ("plain", "balanced"))
-        for name in METHODS
+        for name in COMPARED
     ]
 
 
 def label_clusters() -> list[Case]:
     """Clusters that have no class in common and look alike otherwise."""
-    every = [("plain", name) for name in ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")]
+    every = [("plain", name) for name in ("alone", "EL", "as published", "farthest", "class-means", "auto")]
     return [
-        Case("label clusters", name, digits(clusters, None, loss) | LABEL_CLUSTERS | method(name, clusters), SEEDS)
+        Case("label clusters", name, digits(clusters, None, loss) | LABEL_CLUSTERS | _told(name, clusters), SEEDS)
         for clusters in ("24:8", "30:2", "16:16")
         for loss, name in [*every, ("balanced", "EL"), ("balanced", "class-means")]
     ]
@@ -78,7 +68,7 @@ def label_clusters() -> list[Case]:
 def more_clusters() -> list[Case]:
     """The same for other divisions."""
     return [
-        Case("more clusters", name, digits(clusters, alpha) | method(name, clusters), FEW_SEEDS)
+        Case("more clusters", name, digits(clusters, alpha) | _told(name, clusters), FEW_SEEDS)
         for clusters in ("16:16", "20:10:2")
         for alpha in ALPHAS
         for name in ("EL", "class-means", "auto")
@@ -88,7 +78,7 @@ def more_clusters() -> list[Case]:
 def one_cluster() -> list[Case]:
     """Nodes that differ in nothing but their labels."""
     return [
-        Case("one cluster", name, digits("32", alpha) | method(name, "32"), SEEDS)
+        Case("one cluster", name, digits("32", alpha) | _told(name, "32"), SEEDS)
         for alpha in ALPHAS
         for name in ("EL", "class-means", "auto")
     ]
@@ -100,7 +90,7 @@ def settling() -> list[Case]:
         (clusters, {}) for clusters in ("30:2", "24:8", "16:16", "20:10:2", "8:8:8:8")
     ]
     return [
-        Case("settling", name, digits(clusters) | more | method(name, clusters), MANY_SEEDS)
+        Case("settling", name, digits(clusters) | more | _told(name, clusters), MANY_SEEDS)
         for clusters, more in [*told, ("30:2", TROUBLE), ("16:16", TROUBLE)]
         for name in ("class-means", "auto")
     ]
@@ -110,26 +100,26 @@ def uneven() -> list[Case]:
     """A third of the majority holds six rows."""
     few = {"data.partition": "uneven", "data.few_nodes": 10, "data.few_rows": 6}
     return [
-        Case("uneven", name, digits("30:2") | few | method(name, "30:2"), SEEDS)
-        for name in ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
+        Case("uneven", name, digits("30:2") | few | _told(name, "30:2"), SEEDS)
+        for name in ("alone", "EL", "as published", "farthest", "class-means", "auto")
     ]
 
 
 def looks() -> list[Case]:
     """Clusters that look different and that one head serves as well."""
     return [
-        Case("looks", name, digits("24:8", alpha) | skew | method(name, "24:8"), SEEDS)
+        Case("looks", name, digits("24:8", alpha) | skew | _told(name, "24:8"), SEEDS)
         for skew in ({"data.skew": "brightness"}, {"data.skew": "contrast", "data.severity": 4.0})
         for alpha in (None, 0.3)
-        for name in ("EL", "plain FACADE", "farthest", "class-means", "auto")
+        for name in ("EL", "as published", "farthest", "class-means", "auto")
     ]
 
 
 def many_heads() -> list[Case]:
     """Eight heads for two clusters."""
     return [
-        Case("many heads", name, digits("24:8") | method(name, "24:8", heads=8), SEEDS)
-        for name in ("plain FACADE", "farthest", "class-means")
+        Case("many heads", name, digits("24:8") | method(name, 8), SEEDS)
+        for name in ("as published", "farthest", "class-means")
     ]
 
 
@@ -137,7 +127,7 @@ def sites() -> list[Case]:
     """Six sites with batch normalisation and images of two contrasts."""
     averaged: dict[str, Any] = {"model.local": []}
     return [
-        Case("sites", label, SITES | method(name, "3:3") | more, SEEDS)
+        Case("sites", label, SITES | _told(name, "3:3") | more, SEEDS)
         for label, name, more in (
             ("alone", "alone", {}),
             ("EL, statistics averaged", "EL", averaged),
@@ -153,7 +143,7 @@ def cifar_cases() -> list[Case]:
     short = [
         Case("cifar short", name, cifar(name, clusters, 80), (1, 2, 3))
         for clusters in ("16:16", "30:2")
-        for name in ("plain FACADE", "class-means")
+        for name in ("as published", "class-means")
     ]
     skewed = [
         Case("cifar labels", name, cifar(name, "24:8", 160) | shares, (1, 2))
@@ -166,4 +156,4 @@ def cifar_cases() -> list[Case]:
 def cifar(name: str, clusters: str, rounds: int) -> dict[str, Any]:
     """CIFAR-10 turned from cluster to cluster, with the paper's learning rates."""
     lr = 0.05 if name == "EL" else 0.01
-    return CIFAR | {"data.clusters": clusters, "training.rounds": rounds, "training.lr": lr} | method(name, clusters)
+    return CIFAR | {"data.clusters": clusters, "training.rounds": rounds, "training.lr": lr} | _told(name, clusters)

@@ -37,16 +37,16 @@ def _labels(study: HeterogeneityRuns) -> str:
     tables = []
     for clusters in ("24:8", "30:2"):
         lines = [
-            [share(alpha), loss, *(cell(study.skewed(clusters, alpha, loss, name)) for name in heterogeneity.METHODS)]
+            [share(alpha), loss, *(cell(study.skewed(clusters, alpha, loss, name)) for name in heterogeneity.COMPARED)]
             for alpha in heterogeneity.ALPHAS
             for loss in (("plain",) if alpha is None else ("plain", "balanced"))
         ]  # fmt: skip
-        tables.append(f"Clusters {clusters}:\n\n" + table(["α", "loss", *heterogeneity.METHODS], lines))
+        tables.append(f"Clusters {clusters}:\n\n" + table(["α", "loss", *heterogeneity.COMPARED], lines))
     return "\n\n".join(tables)
 
 
 def _label_clusters(study: HeterogeneityRuns) -> str:
-    names = ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
+    names = ("alone", "EL", "as published", "farthest", "class-means", "auto")
     lines = []
     for clusters in ("24:8", "30:2", "16:16"):
         for loss, known in (("plain", names), ("balanced", ("EL", "class-means"))):
@@ -87,12 +87,12 @@ def _settling(study: HeterogeneityRuns) -> str:
 
 
 def _uneven(study: HeterogeneityRuns) -> str:
-    names = ("alone", "EL", "plain FACADE", "farthest", "class-means", "auto")
+    names = ("alone", "EL", "as published", "farthest", "class-means", "auto")
     return table(list(names), [[cell(study.runs("uneven", name)) for name in names]])
 
 
 def _looks(study: HeterogeneityRuns) -> str:
-    names = ("EL", "plain FACADE", "farthest", "class-means", "auto")
+    names = ("EL", "as published", "farthest", "class-means", "auto")
     lines = []
     for skew in ("brightness", "contrast"):
         for alpha in (None, 0.3):
@@ -102,7 +102,7 @@ def _looks(study: HeterogeneityRuns) -> str:
 
 
 def _many(study: HeterogeneityRuns) -> str:
-    names = ("plain FACADE", "farthest", "class-means")
+    names = ("as published", "farthest", "class-means")
     return table(list(names), [[cell(study.runs("many heads", name)) for name in names]])
 
 
@@ -119,7 +119,7 @@ def _sites(study: HeterogeneityRuns) -> str:
 def _cifar(study: HeterogeneityRuns) -> str:
     short = [
         [clusters, *(cell(study.runs("cifar short", name, data_clusters=clusters)) for name in names)]
-        for names in [("plain FACADE", "class-means")]
+        for names in [("as published", "class-means")]
         for clusters in ("16:16", "30:2")
     ]
     skewed = [
@@ -133,7 +133,7 @@ def _cifar(study: HeterogeneityRuns) -> str:
     return "\n\n".join(
         [
             "80 rounds, seeds 1 to 3:",
-            table(["clusters", "plain FACADE", "class-means"], short),
+            table(["clusters", "as published", "class-means"], short),
             "160 rounds, clusters 24:8, seeds 1 and 2:",
             table(["α", "EL", "class-means"], skewed),
             f"1,200 rounds, clusters 30:2, seed 1: {cell(full)} (as published 73.8 / 61.2, farthest 73.7 / 61.0:"
@@ -152,8 +152,9 @@ distribution: the smaller α, the fewer classes a node has; α = ∞ is the stra
 the whole test set, turned as its images are, all classes alike (`evaluation.prior = "flat"` where label shares are
 out of the loss).
 Cells have the runs that settled, of those computed, and the mean accuracy of every cluster in percent, with half a 95 %
-interval over seeds (Student's t). `class-means` is FACADE by default, told how many clusters there are; `auto` is not
-told. How it works is on the page on [seeding](seeding.md).
+interval over seeds (Student's t). `as published`, `farthest`, `class-means` and `auto` are FACADE, told apart by how
+its heads start: by chance, as far apart as nodes can make them, or in groups that look alike, as by default; `auto`
+alone is not told how many clusters there are. How it works is on the page on [seeding](seeding.md).
 
 `facade study heterogeneity` computes the runs on digits (some 40 minutes on two cores), with `--cifar` also those on
 CIFAR-10, keeps a line of each in `results/heterogeneity.jsonl.gz` and draws this page from these lines alone.
