@@ -33,17 +33,16 @@ reproduction: .venv/installed
 reproduction-page: .venv/installed
 	$(BIN)/facade paper reproduction --draw
 
-# Where labels, sizes and looks differ: some 40 minutes on two cores; with CIFAR=--cifar two hours more.
-CIFAR ?=
+# Where labels, sizes and looks differ: some 40 minutes on two cores; with LONG=--long two hours more.
+LONG ?=
 heterogeneity: .venv/installed
-	$(BIN)/facade study heterogeneity --data $(DATA) $(CIFAR)
+	$(BIN)/facade study heterogeneity --data $(DATA) $(LONG)
 
-# Where some nodes attack: some 50 minutes on two cores; with CIFAR=--cifar an hour more.
+# Where some nodes attack: some 50 minutes on two cores; with LONG=--long an hour more.
 robustness: .venv/installed
-	$(BIN)/facade study robustness --data $(DATA) $(CIFAR)
+	$(BIN)/facade study robustness --data $(DATA) $(LONG)
 
 # Real sites: some minutes on rows; with LONG=--long some hours on images.
-LONG ?=
 federations: .venv/installed
 	$(BIN)/facade study federations --data $(DATA) $(LONG)
 

@@ -20,7 +20,7 @@ def study(
     page: Annotated[Path | None, typer.Option(help="The page. Default: docs/NAME.md.")] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Compute nothing; draw the page from what is kept.")] = False,
     long: Annotated[
-        bool, typer.Option("--long", "--cifar", help="Also the runs on CIFAR-10, or other images, which take hours.")
+        bool, typer.Option("--long", help="Also the runs on CIFAR-10, or other images, which take hours.")
     ] = False,
 ) -> None:
     """Compute what a study has not computed yet, and draw its page."""

@@ -156,7 +156,7 @@ interval over seeds (Student's t). `as published`, `farthest`, `class-means` and
 its heads start: by chance, as far apart as nodes can make them, or in groups that look alike, as by default; `auto`
 alone is not told how many clusters there are. How it works is on the page on [seeding](seeding.md).
 
-`facade study heterogeneity` computes the runs on digits (some 40 minutes on two cores), with `--cifar` also those on
+`facade study heterogeneity` computes the runs on digits (some 40 minutes on two cores), with `--long` also those on
 CIFAR-10, keeps a line of each in `results/heterogeneity.jsonl.gz` and draws this page from these lines alone.
 Thresholds were chosen on seeds 101 to 120, with one exception: what heads must be worth was lowered from 0.1 to 0.07
 nats after the runs on CIFAR-10, 16:16, seeds 1 to 3, had come close to it (0.11 to 0.15), so that their bar was not

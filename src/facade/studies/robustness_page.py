@@ -69,7 +69,7 @@ accuracy of majority / minority in percent, with half a 95 % interval over seeds
 out of all accuracies**, and of what settled means; runs without attack are those of all nodes. Attacks begin in the
 first round, unless a later one is given: from round 50 on heads have parted. "Points" are percentage points.
 
-`facade study robustness` computes the runs on digits (some 50 minutes on two cores), with `--cifar` also those on
+`facade study robustness` computes the runs on digits (some 50 minutes on two cores), with `--long` also those on
 CIFAR-10 (an hour more), keeps a line of each in `results/robustness.jsonl.gz` and draws this page from these lines
 alone. Thresholds were chosen on seeds 101 to 120. Everything here is of seeds 1 to 10. Four things were changed after
 these had been seen: how far one's own may be moved where little was heard, and that this shrinks over rounds
