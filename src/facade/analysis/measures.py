@@ -65,6 +65,12 @@ class Measure:
         """A difference in a sentence, without its unit."""
         return f"{100 * by:.1f}" if self.percent else f"{by:.3f}"
 
+    def series(self, values: Sequence[float | None]) -> str:
+        """Values one after the other, "-" where there is none; which measure it is, unless it is accuracy."""
+        each = " ".join("-" if value is None else self.difference(value) for value in values)
+        word = "" if self.name == "accuracy" else f"{self.heading} "
+        return f"{word}{each}{' %' if self.percent else ''}"
+
     def worst(self, values: Sequence[float] | Floats) -> float:
         """The worst of some values."""
         return float(max(values) if self.lower_is_better else min(values))
@@ -185,13 +191,18 @@ def moved(measure: Measure, value: Floats, variance: Floats, noise: Floats) -> F
 
 
 def facts(
-    confusion: Counts, beside: Floats | None, names: Sequence[str], test_of: Counts, cluster: Counts | None
+    confusion: Counts,
+    beside: Floats | None,
+    names: Sequence[str],
+    test_of: Counts,
+    cluster: Counts | None,
+    wanted: Sequence[Measure] = tuple(MEASURES.values()),
 ) -> Row:
-    """Every measure of the nodes of a run: `sites` by name and, where clusters are known, `clusters` in their order,
+    """Measures of the nodes of a run: `sites` by name and, where clusters are known, `clusters` in their order,
     each with its value and the ends of its interval; null for what is not known. That of a cluster is the mean over
     those of its nodes that have one."""
     told: Row = {}
-    for measure in MEASURES.values():
+    for measure in wanted:
         value, variance = values(measure, confusion, beside), variances(measure, confusion, beside)
         sites = {name: _fact(measure, *pair) for name, *pair in zip(names, value, variance, strict=True)}
         told[measure.name] = {"sites": sites}
