@@ -151,7 +151,6 @@ def sites_of(runs: Sequence[History], others: Sequence[History] = ()) -> Sites:
     first, by = runs[0], runs[0].measure
     points = np.array([node_values(run.final, by) for run in runs])
     draws = _drawn(first, by, "site") if len(runs) == 1 else None
-    highest = 1.0 if by.limited else math.inf
     gains = {}
     for reference in () if first.algorithm == "local" else REFERENCES:
         partners = [other for run in runs if (other := counterpart(run, others, reference)) is not None]
@@ -160,14 +159,14 @@ def sites_of(runs: Sequence[History], others: Sequence[History] = ()) -> Sites:
             theirs = np.array([node_values(other.final, by)[places] for other in partners])
             noise = None if draws is None else draws - _drawn(partners[0], by, f"site-{reference}")[:, places]
             gained = by.better * (points - theirs)
-            gains[reference] = SiteValues(gained, None if noise is None else by.better * noise, -highest, highest)
+            gains[reference] = SiteValues(gained, None if noise is None else by.better * noise, -by.highest, by.highest)
     return Sites(
         first.sites,
         first.nodes.tolist(),
         [first.data["images"][node] for node in first.nodes],
         first.final.confusion.sum((1, 2)).tolist(),
         by,
-        SiteValues(points, draws, highest=highest),
+        SiteValues(points, draws, highest=by.highest),
         gains,
         _divisions(runs),
     )

@@ -79,8 +79,9 @@ class Estimate:
 def estimates(
     runs: Sequence[History], target: float | None = None, local: Sequence[History] = ()
 ) -> dict[str, Estimate]:
-    """Every number of an experiment, from its runs with different seeds. `target` is an accuracy whose
-    price is wanted; `local` are runs of training alone to compare with."""
+    """Every number of an experiment, from its runs with different seeds. `target` is an accuracy,
+    or a value of what else they are judged by, whose price is wanted; `local` are runs of training alone to compare
+    with."""
     each = [numbers(run, target, local) for run in runs]
     names = list(dict.fromkeys(name for numbers_of_run in each for name in numbers_of_run))
     noise = _noise(runs[0], local) if len(runs) == 1 else {}
