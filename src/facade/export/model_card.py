@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from facade.analysis import metrics
-from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+from facade.analysis.resampling import likely_accuracies
+from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, spread
 from facade.analysis.table import PRIORS
 from facade.export.card_measures import measures_section
 from facade.runs.history import History
@@ -206,8 +207,7 @@ def _accuracies(run: History, same: Sequence[int]) -> str:
 
 def _accuracy(confusion: metrics.Counts, test_of: metrics.Counts) -> tuple[float, Interval]:
     accuracy = float(metrics.accuracy(confusion).mean())
-    draws = np.array([metrics.accuracy(drawn).mean() for drawn in resampled(confusion, test_of)])
-    return accuracy, noise_interval(accuracy, draws)
+    return accuracy, spread(accuracy, likely_accuracies(confusion, test_of).mean(1))
 
 
 def _groups(run: History) -> list[tuple[str, list[int]]]:
