@@ -1,8 +1,5 @@
 """Tables as sources: files, columns, sites, splits, and what is refused."""
 
-import sys
-import types
-
 import numpy as np
 import pytest
 
@@ -159,22 +156,6 @@ def test_files_of_a_folder_need_the_same_columns(tmp_path):
     table(tmp_path, [line.rpartition(",")[0] for line in people(8)], "age,sex,hospital", "sites/b.csv")
     with pytest.raises(DataError, match=r"column 'sick' is in .*a.csv but not in .*b.csv"):
         load(section(tmp_path, path="sites", site=""), seed=1)
-
-
-def test_parquet_needs_pyarrow_and_is_read_with_it(tmp_path, monkeypatch):
-    write(tmp_path / "people.parquet", "")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(DataError, match="parquet needs pyarrow: pip install pyarrow"):
-        read(section(tmp_path, path="people.parquet"))
-    # A stand-in for the package, which these tests do not need: a table is what its to_pydict gives.
-    columns = {"age": [None, 40.5, 30.0, 61.0] * 5, "sick": [True, False] * 10, "hospital": ["a"] * 10 + ["b"] * 10}
-    arrow = types.SimpleNamespace(to_pydict=lambda: columns)
-    monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", types.SimpleNamespace(read_table=lambda path: arrow))
-    made = load(section(tmp_path, path="people.parquet"), seed=1)
-    assert made.classes == ["False", "True"]
-    assert made.sites == ["a", "b"]
-    assert made.shape == (2,)
 
 
 def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
