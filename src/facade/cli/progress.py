@@ -114,7 +114,7 @@ class RunProgress(_Bars):
             names = cluster_names([self._data.sizes], len(values))
         else:
             places = {value: name for name, value in reversed(measured["sites"].items())}
-            names = ["sites", f"worst, {places[values[1]]},"]
+            names = ["sites", f"worst ({places[values[1]]})"]
         shown = ["-" if value is None else self._shown(value) for value in values]
         word = "" if self._by == ACCURACY else f"{self._by.word}: "
         return word + "  ".join(f"{name} {value:>6}" for name, value in zip(names, shown, strict=True))

@@ -53,6 +53,7 @@ def csv(data: DataSection) -> Dataset:
         notes=[*files.notes, *_notes(files, rows, test, data)],
         sites=rows.names or None,
         columns=encoded.columns,
+        standardised=data.scale == "auto",
         group=rows.group[~test] if data.group else None,
         kept_back=kept_back if kept_back.any() else None,
     )

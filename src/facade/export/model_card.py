@@ -129,8 +129,9 @@ def input_words(facts: dict[str, Any]) -> str:
         kind = {1: "rows", 3: "images", 4: "volumes"}.get(len(facts["shape"]), "arrays")
         return f"{kind} of {shape} numbers, {_SCALES[scale]}" + ("" if scale == "none" else _normalised(facts))
     if facts["stored"] != "uint8":
-        named = f": {', '.join(facts['inputs'])}; {_COLUMNS}" if facts.get("inputs") else ", as they are"
-        return f"rows of {shape} numbers{named}"
+        named = f": {', '.join(facts['inputs'])}; " if facts.get("inputs") else ", "
+        standardised = facts.get("standardised", bool(facts.get("inputs")))  # earlier versions said it of tables alone
+        return f"rows of {shape} numbers{named}{_COLUMNS if standardised else 'as they are'}"
     if len(facts["shape"]) != 3:
         return f"uint8 volumes of {shape}, values 0 to 255; normalisation{_normalised(facts)} of [0, 1] values"
     return (
