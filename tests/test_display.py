@@ -13,14 +13,15 @@ from facade.cli.progress import RunProgress
 CLUSTER, SIZES = [0, 0, 0, 1, 1], [3, 2]
 
 
-def bar_of(width, shares):
+def bar_of(width, shares, measure="accuracy"):
     """The last line of a run's bar, on a terminal."""
     terminal = io.StringIO()
     console = Console(file=terminal, width=width, force_terminal=True, color_system=None)
     run = digits(clusters=":".join(str(9 - c) for c in range(len(shares))), rounds=1200, steps=1, every=80)
+    run = run.with_(f"evaluation.measure={measure}")
     with RunProgress(console) as progress:
         progress.start(run, 0)
-        progress.evaluated(80, {"clusters": shares}, final=False)
+        progress.evaluated(80, {"measured": {"clusters": shares}}, final=False)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
     return next(line for line in reversed(lines) if line.strip())
 
@@ -38,6 +39,20 @@ def test_a_bar_keeps_its_time_beside_the_accuracies_of_all_clusters(width, share
     line = bar_of(width, shares)
     assert re.search(rf"  facade .+ 0/1200 +{accuracies} [-0]:[-0]{{2}}:[-0]{{2}}$", line.rstrip()), line
     assert len(line) <= width
+
+
+@pytest.mark.parametrize(
+    ("width", "measure", "values", "shown"),
+    [
+        (80, "auc", [0.9512, None], "AUC 0.951 -"),
+        (80, "log-loss", [0.3, 1.25], "log loss 0.300 1.250"),
+        (80, "balanced-accuracy", [0.5, 0.25], "bal. acc. 50.0 25.0 %"),
+        (110, "auc", [0.9512, None], "AUC: majority  0.951  minority      -"),
+        (110, "log-loss", [0.3, 1.25], "log loss: majority  0.300  minority  1.250"),
+    ],
+)
+def test_a_bar_shows_the_measure_that_counts(width, measure, values, shown):
+    assert shown in bar_of(width, values, measure)
 
 
 def test_every_number_stands_below_its_heading():

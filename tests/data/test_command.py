@@ -37,6 +37,20 @@ def test_show_prints_nodes_by_classes(toml):
     assert ["30-31", "1", "40", *["4"] * 10] in lines
 
 
+def test_show_names_sites_and_inputs_and_claims_no_clusters(tmp_path):
+    makers.patients(tmp_path)
+    (tmp_path / "trial.toml").write_text(
+        f'[data]\nsource = "csv"\nroot = "{tmp_path}"\npath = "people.csv"\nlabel = "sick"\nsite = "hospital"\n'
+        'clusters = "unknown"\n'
+    )
+    output = invoke("show", tmp_path / "trial.toml")
+    assert output.startswith("csv: 4 sites; which of them are alike is not known, seed 1\n")
+    assert "\ninputs: age, age is missing, pressure, pressure is missing, pain = none at all, pain = some" in output
+    table = [line.split()[0] for line in output.split("\n\n")[1].splitlines()]
+    assert table == ["site", "basel", "lyon", "porto", "turin"]
+    assert "cluster" not in output.replace("clusters", "")
+
+
 def test_settings_reach_the_data(toml):
     output = invoke("show", toml, "--set", "data.partition=sampled", "--set", "data.validation=0.1")
     assert "nodes overlap" in output

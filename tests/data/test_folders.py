@@ -105,7 +105,10 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path):
         path.unlink()
     (tmp_path / decoded.CACHE).rmdir()
     (tmp_path / decoded.CACHE).write_text("a file where the folder should be")
-    with pytest.warns(UserWarning, match="decoded images are not kept"):
+    with pytest.warns(
+        UserWarning,
+        match=r"are not kept: .*\.facade-cache cannot be written to \(.+\); every load",
+    ):
         assert torch.equal(loaded(tmp_path).train.x, expected)
 
 
@@ -163,6 +166,22 @@ def test_images_of_16_bits_keep_them(tmp_path, kind):
     assert loaded(tmp_path, size=4).train.x.shape[1:] == (1, 4, 4)
     with pytest.raises(DataError, match="more than 8 bits per value and is gray"):
         loaded(tmp_path, channels=3)
+
+
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_of_16_bits_per_colour_8_are_read_and_that_is_said(tmp_path, kind):
+    values = np.random.default_rng(1).integers(0, 65536, (8, 8, 3), np.uint16)
+    for name in ("cat", "dog"):
+        for i in range(3):
+            makers.save(tmp_path / "mine" / name / f"{i}.png", makers.picture(i))
+    makers.write_deep_colours(tmp_path / "mine" / "cat" / f"0.{kind}", values)
+    for _ in range(2):  # the second time from the cache
+        dataset = loaded(tmp_path, size=8)
+        assert dataset.notes[0] == (
+            "1 of N images have 16 bits per colour, of which 8 were read; arrays in an .npz file keep all"
+        ).replace("N", "6" if kind == "png" else "7")
+        held = {x.tobytes() for x in torch.cat([dataset.train.x, dataset.test.x]).numpy()}
+        assert (values >> 8).astype(np.uint8).transpose(2, 0, 1).tobytes() in held
 
 
 def test_images_of_floats_stay_as_they_are(tmp_path):
@@ -260,7 +279,7 @@ def test_a_disk_without_room_for_the_cache_is_no_obstacle(tmp_path, monkeypatch)
 
     makers.write_splits(tmp_path / "mine")
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.warns(UserWarning, match=r"images are not kept: .*npy could not be written: No space left"):
+    with pytest.warns(UserWarning, match=r"not kept: .*cannot be written to \(No space left on device\); every"):
         assert len(loaded(tmp_path).train) == 12
     assert cache(tmp_path) == []
 

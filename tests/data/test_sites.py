@@ -15,6 +15,8 @@ from facade.data.errors import DataError
 from facade.data.load import load, read
 from facade.data.matlab import OBJECTS
 from facade.data.section import DataSection
+from facade.export.model_card import input_words
+from facade.runs.federation_facts import federation_facts
 from surroundings import EXPERIMENTS
 
 
@@ -49,6 +51,15 @@ def test_rows_are_scaled_by_what_the_node_itself_trains_on(tmp_path):
         own = dataset.train.x[torch.from_numpy(dataset.node == node)]
         assert own.mean(0) == pytest.approx(np.zeros(9), abs=1e-5)
         assert own.std(0, unbiased=False) == pytest.approx(np.ones(9), abs=1e-5)
+
+
+def test_a_card_says_that_rows_are_scaled_by_their_own_site(tmp_path):
+    site_makers.write_landmine(tmp_path)
+    facts = federation_facts(federation(tmp_path, "landmine", "15:14"))
+    said = "numbers of a site were standardised, and gaps filled, from that site's own training rows"
+    assert input_words(facts) == f"rows of 9 numbers, {said}, and so must be new ones"
+    del facts["standardised"]
+    assert input_words(facts) == "rows of 9 numbers, as they are", "of a run of an earlier version, which did not say"
 
 
 def test_another_seed_tests_on_other_rows_and_the_same_seed_on_the_same(tmp_path):

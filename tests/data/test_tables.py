@@ -1,7 +1,7 @@
 """Tables as sources: files, columns, sites, splits, and what is refused."""
 
-import sys
-import types
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,22 +161,6 @@ def test_files_of_a_folder_need_the_same_columns(tmp_path):
         load(section(tmp_path, path="sites", site=""), seed=1)
 
 
-def test_parquet_needs_pyarrow_and_is_read_with_it(tmp_path, monkeypatch):
-    write(tmp_path / "people.parquet", "")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(DataError, match="parquet needs pyarrow: pip install pyarrow"):
-        read(section(tmp_path, path="people.parquet"))
-    # A stand-in for the package, which these tests do not need: a table is what its to_pydict gives.
-    columns = {"age": [None, 40.5, 30.0, 61.0] * 5, "sick": [True, False] * 10, "hospital": ["a"] * 10 + ["b"] * 10}
-    arrow = types.SimpleNamespace(to_pydict=lambda: columns)
-    monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", types.SimpleNamespace(read_table=lambda path: arrow))
-    made = load(section(tmp_path, path="people.parquet"), seed=1)
-    assert made.classes == ["False", "True"]
-    assert made.sites == ["a", "b"]
-    assert made.shape == (2,)
-
-
 def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
     table(tmp_path, people())
     described = {"source": "csv", "root": str(tmp_path), "path": "people.csv", "label": "sick", "site": "hospital"}
@@ -192,22 +176,25 @@ def test_clusters_that_are_unknown_are_left_to_the_source(tmp_path):
     assert np.isfinite(result.summary["all"])
 
 
-def test_a_table_goes_from_file_to_report_in_three_commands(command, tmp_path, monkeypatch):
+def test_a_table_goes_from_file_to_report_by_the_three_commands_of_the_page_on_data(command, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text().partition("### Tables")[2]
+    shown = {kind: page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("csv", "toml", "sh")}
     monkeypatch.chdir(tmp_path)
-    patients(tmp_path)
-    (tmp_path / "trial.toml").write_text(
-        f'[data]\nsource = "csv"\nroot = "{tmp_path}"\npath = "people.csv"\nlabel = "sick"\nsite = "hospital"\n'
-        'clusters = "unknown"\n[model]\nname = "mlp"\n[algorithm]\nname = "el"\n[topology]\ndegree = 2\n'
-        "[training]\nrounds = 3\n[evaluation]\nevery = 3\n"
-    )
-    shown = command("data", "show", tmp_path / "trial.toml")
-    assert (shown.code, "4 nodes" in shown.out) == (0, True)
-    ran = command("run", tmp_path / "trial.toml", "--out", tmp_path / "run")
-    assert ran.code == 0, ran.err
-    reported = command("report", tmp_path / "run")
-    assert (reported.code, (tmp_path / "report.html").exists()) == (0, True), reported.err
-    facts = RunDirectory(tmp_path / "run").read("federation.json")
-    assert facts["cluster"] is None
-    assert facts["inputs"][:3] == ["age", "age is missing", "pressure"]
-    assert facts["scale"] == "auto"
-    assert Result.load(tmp_path / "run").n == 4
+    patients(tmp_path / "data")
+    text = (tmp_path / "data" / "people.csv").read_text().replace("sick", "ill", 1)
+    assert text.splitlines()[0] == shown["csv"].splitlines()[0]
+    write(tmp_path / "data" / "patients.csv", text)
+    assert shown["toml"].startswith("# trial.toml\n")
+    write(tmp_path / "trial.toml", shown["toml"])
+    commands = [shlex.split(line) for line in shown["sh"].splitlines()]
+    assert [words[1] for words in commands] == ["data", "sweep", "report"]
+    for words in commands:
+        ended = command(*words[1:])
+        assert ended.code == 0, ended.err
+    for path in (tmp_path / "runs" / "trial").glob("*-seed1"):
+        facts = RunDirectory(path).read("federation.json")
+        assert (facts["cluster"], facts["sites"]) == (None, ["basel", "lyon", "porto", "turin"])
+        assert facts["inputs"][:3] == ["age", "age is missing", "pressure"]
+        assert Result.load(path).n == 4
+    report = (tmp_path / "report.html").read_text()
+    assert "Over training alone, sites gain" in report

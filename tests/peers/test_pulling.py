@@ -1,10 +1,7 @@
 """A round's pulling, with peers that answer as they like and no network between."""
 
-import hashlib
 import sys
 import threading
-from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -16,134 +13,12 @@ from facade.peers.node.ledger import Ledger
 from facade.peers.node.pulling import Puller
 from facade.peers.node.records import Records
 from facade.peers.node.recovery import Recovery
-from facade.peers.node.round_pulls import BehindError, Demand, ShutOutError
+from facade.peers.node.round_pulls import Demand, ShutOutError
 from facade.peers.node.waiting import Brisk, Patient
-from facade.peers.protocol.headers import Reply, Status
-from facade.peers.protocol.refusals import Reason
-from facade.peers.protocol.transport import UnreachableError
-from facade.peers.protocol.wire import MessageForm, Origin, pack
+from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust.membership import Limits
+from peers.conftest import LIMITS, MESSAGE, Peers, goes_on, pass_when
 from peers.makers import federation
-
-MESSAGE = {"model": {"w": torch.ones(1, 4)}}
-LIMITS = Limits(deadline=600, floor=20, grace=0.1)
-
-
-class Peers:
-    """Stands for the links: what each peer does when it is called."""
-
-    def __init__(self, membership, **does):
-        self.membership, self.does, self.served, self.refused = membership, does, 0, 0
-        self.silence = threading.Event()
-        self.lengths, self.now, self.calls = [], 0.0, Counter()
-
-    def to(self, member):
-        answer = getattr(self, self.does[member.id])
-
-        def call(request, seconds):
-            self.calls[member.id] += 1
-            return answer(member, request)
-
-        return SimpleNamespace(call=call)
-
-    def serves(self, member, request):
-        content = pack(Origin(self.membership.digest, self.membership.number(member.id), request.round), MESSAGE)
-        digest = hashlib.sha256(content).digest()
-        self.served += 1
-        return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
-
-    def serves_another(self, member, request):
-        content = pack(
-            Origin(self.membership.digest, self.membership.number(member.id), request.round),
-            {"model": {"w": 2 * MESSAGE["model"]["w"]}},
-        )
-        digest = hashlib.sha256(content).digest()
-        return Reply(Status.HERE, request.round, total=len(content), digest=digest, chunk=content)
-
-    def denies(self, member, request):
-        raise UnreachableError("PERMISSION_DENIED: stranger", denied=True)
-
-    def is_beyond(self, member, request):
-        return Reply(Status.GONE, request.round + 2)
-
-    def is_far_beyond(self, member, request):
-        return Reply(Status.GONE, 1 << 40)
-
-    def is_gone_but_not_beyond(self, member, request):
-        return Reply(Status.GONE, request.round)
-
-    def is_not_ready_before_another(self, member, request):
-        return self.serves(member, request) if self.served else Reply(Status.NOT_YET, request.round)
-
-    def is_not_ready(self, member, request):
-        return Reply(Status.NOT_YET, request.round)
-
-    def is_dead_before_another(self, member, request):
-        return self.serves(member, request) if self.served else self.is_dead(member, request)
-
-    def is_dead_for_a_few_calls(self, member, request):
-        self.refused += 1
-        return self.is_dead(member, request) if self.refused <= 3 else self.serves(member, request)
-
-    def answers_nobody(self, member, request):
-        self.silence.wait()
-        return self.is_dead(member, request)
-
-    def serves_and_breaks_the_silence(self, member, request):
-        self.silence.set()
-        return self.serves(member, request)
-
-    def has_another_list_three_times(self, member, request):
-        self.refused += 1
-        refusal = Reply(Status.REFUSED, request.round, Reason.OTHER_MEMBERSHIP, digest=b"o" * 32)
-        return refusal if self.refused <= 3 else self.serves(member, request)
-
-    def serves_the_beginning(self, member, request):
-        return self.answers_nobody(member, request) if request.offset else self.serves_a_part(member, request)
-
-    def serves_a_part(self, member, request):
-        whole = self.serves(member, request)
-        return replace(whole, chunk=whole.chunk[request.offset :][: request.length])
-
-    def serves_and_notes_how_much_is_asked_for(self, member, request):
-        self.lengths.append(request.length)
-        return self.serves_a_part(member, request)
-
-    def serves_slowly(self, member, request):
-        """Five bytes a second."""
-        self.lengths.append(request.length)
-        self.now += min(request.length / 5, pulling._CALL_SECONDS)
-        return self.is_dead(member, request) if request.length > 50 else self.serves_a_part(member, request)
-
-    def is_training(self, member, request):
-        """Holds the call for longer than it is waited for."""
-        self.silence.wait()
-        return Reply(Status.NOT_YET, request.round)
-
-    def is_dead(self, member, request):
-        raise UnreachableError("UNAVAILABLE")
-
-
-def goes_on(round, unheard):
-    """There are enough members."""
-    return False
-
-
-@pytest.fixture
-def pulling_from(tmp_path):
-    """Site a asks those of b and c who do something; a puller and the question."""
-    membership = federation(tmp_path).membership
-    journal = Journal(tmp_path / "log.jsonl")
-
-    def made(policy, refuse=lambda message: None, watch=lambda _: None, hold=goes_on, asked="bc", **does):
-        records, recovery = Records(journal, Metrics(0), Ledger()), Recovery(tmp_path / "recovery.jsonl")
-        puller = Puller(Peers(membership, **does), records, recovery, watch, hold)
-        senders = [membership.number(id) for id in does if id in asked]
-        demand = Demand(3, senders, MessageForm(MESSAGE), refuse, 10, policy)
-        return puller, lambda: puller.pull(membership, 0, demand)
-
-    yield made
-    journal.close()
 
 
 def test_a_site_that_no_neighbour_admits_is_told_so_at_once(pulling_from):
@@ -197,11 +72,6 @@ def test_one_that_never_answers_takes_no_place(pulling_from, monkeypatch):
     assert list(pull()) == [2]
 
 
-def pass_when(monkeypatch, happened):
-    """Time stands still until something has happened; then every wait is over."""
-    monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: 1e6 if happened() else 0.0))
-
-
 def test_one_whose_message_is_on_its_way_has_not_missed_and_is_waited_for_longer(pulling_from, monkeypatch):
     monkeypatch.setattr(pulling, "FIRST_CHUNK", 16)
     brisk = Brisk(Limits(deadline=600, floor=0.3, grace=0.1))
@@ -243,12 +113,13 @@ def test_a_fast_connection_is_asked_for_more_and_more_at_a_time():
 
 @pytest.mark.parametrize(("limit", "most"), [(1 << 22, 1 << 22), (1 << 20, 1 << 20), (3 << 19, 3 << 19)])
 def test_chunks_grow_up_to_what_the_list_allows(limit, most, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "MESSAGE", {"model": {"w": torch.ones(1, 3 << 20)}})
+    message = {"model": {"w": torch.ones(1, 3 << 20)}}
+    monkeypatch.setattr(sys.modules[Peers.__module__], "MESSAGE", message)
     membership = federation(tmp_path, limits=Limits(chunk=limit)).membership
     journal, peers = Journal(tmp_path / "log.jsonl"), Peers(membership, b="serves_and_notes_how_much_is_asked_for")
     records = Records(journal, Metrics(0), Ledger())
     puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None, goes_on)
-    demand = Demand(3, [1], MessageForm(MESSAGE), lambda message: None, 10, Patient(LIMITS))
+    demand = Demand(3, [1], MessageForm(message), lambda message: None, 10, Patient(LIMITS))
     assert list(puller.pull(membership, 0, demand)) == [1]
     journal.close()
     assert (peers.lengths[:2], max(peers.lengths)) == ([1 << 18, 1 << 19], most)
@@ -364,56 +235,3 @@ def test_a_pause_that_falls_into_a_wait_takes_nothing_of_it(pulling_from, monkey
     monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: now[0]))
     assert sorted(pull()) == [1, 2]
     assert paused == [3]
-
-
-@pytest.mark.parametrize("other", ["is_beyond", "is_dead"])
-def test_a_site_is_behind_when_more_have_left_its_round_than_offer_it(pulling_from, monkeypatch, other):
-    puller, pull = pulling_from(Brisk(LIMITS), b="is_beyond", c=other)
-    pass_when(monkeypatch, lambda: other == "is_dead" and puller._records.ledger.of("b").gone)
-    with pytest.raises(BehindError) as behind:
-        pull()
-    assert behind.value.round == 5
-
-
-def test_who_answers_and_has_not_gone_on_keeps_a_site_from_jumping(pulling_from, monkeypatch):
-    puller, pull = pulling_from(Brisk(LIMITS), b="is_far_beyond", c="is_not_ready")
-    pass_when(monkeypatch, lambda: puller._records.ledger.of("b").gone and puller._links.calls["c"] > 1)
-    assert pull() == {}
-
-
-def test_a_suspect_that_holds_the_call_is_not_outvoted_before_it_has_answered(pulling_from, monkeypatch):
-    brisk = Brisk(LIMITS, misses={"c": 2})
-    watched = []
-    puller, pull = pulling_from(brisk, b="is_far_beyond", c="is_training", watch=watched.append)
-
-    def go_on(round):
-        watched.append(round)
-        puller._links.silence.set()
-
-    puller._watch = go_on
-    pass_when(monkeypatch, lambda: puller._records.ledger.of("b").gone)
-    assert pull() == {}
-    assert watched, "its time was over, and it was waited for"
-
-
-def test_one_that_has_left_the_round_is_missing_while_another_offers_it(pulling_from, tmp_path):
-    puller, pull = pulling_from(Patient(LIMITS), b="is_far_beyond", c="serves")
-    assert list(pull()) == [2]
-    entry = puller._records.ledger.of("b")
-    assert (entry.gone, entry.late, entry.missed) == (1, 0, 0)
-    gone = [event for event in lines(tmp_path / "log.jsonl") if event["event"] == "gone"]
-    assert [(event["round"], event["peer"]) for event in gone] == [(3, "b")]
-
-
-@pytest.mark.parametrize(("other", "round"), [("is_far_beyond", 10), ("is_beyond", 5)])
-def test_nobody_is_followed_beyond_the_last_round_nor_one_beyond_the_others(pulling_from, other, round):
-    _, pull = pulling_from(Patient(LIMITS), b="is_far_beyond", c=other)
-    with pytest.raises(BehindError) as behind:
-        pull()
-    assert behind.value.round == round
-
-
-def test_one_that_has_left_the_round_but_is_not_beyond_it_is_refused(pulling_from):
-    puller, pull = pulling_from(Patient(LIMITS), b="is_gone_but_not_beyond", c="is_gone_but_not_beyond")
-    assert pull() == {}
-    assert [puller._records.ledger.of(id).refused for id in "bc"] == [{"malformed-reply": 1}] * 2

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from facade.report import facts
+from facade.runs.history import load_all
 from handmade import write_run
 
 BARE = (
@@ -87,3 +89,14 @@ def write_large_run(path, algorithm, nodes, rounds, minority):
     }
     settings = (f"data.clusters={nodes - minority}:{minority}", f"algorithm.name={algorithm}")
     return write_run(path, heard_and_chosen, evaluations, evaluations[rounds], *settings, cluster=cluster)
+
+
+def two_rounds(path, right, *settings, choices=None):
+    """Four nodes, the last one the minority; `right` answers of ten in the end."""
+    rounds = [(1000, choices), (1000, choices)]
+    return write_run(path, rounds, {2: right}, right, *settings)
+
+
+def of(*paths):
+    (comparison,) = facts.comparisons(load_all(paths))
+    return comparison

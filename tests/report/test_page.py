@@ -9,7 +9,7 @@ from facade.report.page import report
 from facade.report.verdicts import verdicts
 from facade.runs.history import load_all
 from handmade import write_run
-from report.conftest import write_large_run
+from report.conftest import of, two_rounds, write_large_run
 from surroundings import loaded_by
 
 
@@ -21,17 +21,6 @@ def runs(digits_runs):
 @pytest.fixture(scope="module")
 def page(runs):
     return report(runs)
-
-
-def two_rounds(path, right, *settings, choices=None):
-    """Four nodes, the last one the minority; `right` answers of ten in the end."""
-    rounds = [(1000, choices), (1000, choices)]
-    return write_run(path, rounds, {2: right}, right, *settings)
-
-
-def of(*paths):
-    (comparison,) = facts.comparisons(load_all(paths))
-    return comparison
 
 
 def test_the_page_has_a_verdict_a_table_charts_configuration_environment_and_a_way_to_do_it_again(page):
@@ -60,51 +49,6 @@ def test_nothing_on_the_page_has_an_address_elsewhere(page):
 def test_text_from_a_run_cannot_become_markup(tmp_path):
     path = two_rounds(tmp_path / "run", [9, 9, 9, 5], 'name="<script>alert(1)<script>"')
     assert "<script>alert" not in report(load_all([path]))
-
-
-def test_the_verdict_names_a_clear_winner(tmp_path):
-    good = two_rounds(tmp_path / "a", [9, 9, 9, 9], "algorithm.name=facade", choices=[0, 0, 0, 1])
-    bad = two_rounds(tmp_path / "b", [9, 9, 9, 1], "algorithm.name=el")
-    (verdict,) = verdicts(of(good, bad))
-    assert verdict.startswith(
-        "facade serves the worst-served cluster better than el by 80.0 points: 90.0\u00a0% against 10.0"
-    )
-    assert "test-set noise only" in verdict
-
-
-def test_the_verdict_admits_that_two_are_alike(tmp_path):
-    one = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 0, 0, 1])
-    other = two_rounds(tmp_path / "b", [9, 9, 9, 8], "algorithm.name=el")
-    (verdict,) = verdicts(of(one, other))
-    assert "too much alike to tell apart" in verdict
-
-
-def test_the_verdict_compares_over_the_seeds_that_both_have(tmp_path):
-    paths = [
-        two_rounds(tmp_path / f"{name}{seed}", [9, 9, 9, right], f"algorithm.name={name}", f"seed={seed}")
-        for name, answers in {"dac": {1: 8, 2: 7}, "el": {1: 6, 2: 6, 3: 9}}.items()
-        for seed, right in answers.items()
-    ]
-    (verdict,) = verdicts(of(*paths))
-    assert "75.0\u00a0% against 60.0\u00a0% with the 2 seeds that both have, difference 15.0" in verdict
-
-
-def test_a_single_run_and_several_have_no_interval_in_common(tmp_path):
-    paths = [two_rounds(tmp_path / "dac", [9, 9, 9, 9], "algorithm.name=dac")]
-    paths += [two_rounds(tmp_path / f"el{s}", [9, 9, 9, s], "algorithm.name=el", f"seed={s}") for s in (2, 3)]
-    (verdict,) = verdicts(of(*paths))
-    assert "dac gives the worst-served cluster 90.0\u00a0%, el 25.0\u00a0%; how sure the difference is" in verdict
-
-
-def test_an_interval_that_ends_at_100_percent_makes_nothing_surer(tmp_path):
-    paths = [
-        two_rounds(tmp_path / f"{name}{seed}", [10, 10, 10, right], f"algorithm.name={name}", f"seed={seed}")
-        for name, answers in {"dac": {1: 9, 2: 10}, "el": {3: 5, 4: 6}}.items()
-        for seed, right in answers.items()
-    ]
-    (verdict,) = verdicts(of(*paths))  # no seed in common: 95 and 55 percent, 64 points either way for both
-    assert "too much alike to tell apart" in verdict
-    assert "interval -49.8 to 129.8" in verdict
 
 
 def test_experiments_are_called_by_what_sets_those_of_one_algorithm_apart(tmp_path):
@@ -152,39 +96,9 @@ def test_training_alone_counts_with_its_best_learning_rate(tmp_path):
     assert facts.accuracy_alone(of(*paths)) == pytest.approx(80)
 
 
-def test_the_verdict_says_what_else_two_experiments_differ_in(tmp_path):
-    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", "training.steps=5", choices=[0, 0, 0, 1])
-    theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.images=10")
-    (verdict,) = verdicts(of(ours, theirs))
-    assert verdict.endswith("Mind that they differ in training.steps (5 against 1), evaluation.images (0 against 10).")
-
-
-def test_the_verdict_says_which_learning_rates_differ(tmp_path):
-    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "training.lr=0.1", choices=[0, 0, 0, 1])
-    theirs = [
-        two_rounds(tmp_path / f"b{lr}", [9, 9, 9, 3], "algorithm.name=el", f"training.lr={lr}") for lr in (0.05, 0.1)
-    ]
-    unlike, alike = verdicts(of(ours, *theirs))
-    assert unlike.endswith("0 being fair. Learning rates differ: el 0.05, facade 0.1.")
-    assert "rates differ" not in alike
-
-
 def test_the_page_says_that_batches_are_larger_than_what_nodes_hold(tmp_path):
     runs = load_all([two_rounds(tmp_path / "a", [9, 9, 9, 8], "training.batch=6", choices=[0, 0, 0, 1])])
     assert "Mind: training.batch = 6 is more than the 5 samples of node 0" in report(runs)
-
-
-def test_the_verdict_says_when_heads_were_chosen_on_test_data(tmp_path):
-    ours = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
-    theirs = two_rounds(tmp_path / "b", [9, 9, 9, 3], "algorithm.name=el", "evaluation.head=oracle")
-    (verdict,) = verdicts(of(ours, theirs))
-    assert verdict.endswith("facade: tested with heads chosen on test data.")
-
-
-def test_the_verdict_on_one_experiment_says_when_heads_were_chosen_on_test_data(tmp_path):
-    path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "evaluation.head=oracle", choices=[0, 0, 0, 1])
-    (verdict,) = verdicts(of(path))
-    assert verdict.endswith("facade: tested with heads chosen on test data.")
 
 
 def test_two_algorithms_with_one_class_name_are_called_by_their_whole_names(tmp_path, monkeypatch):
@@ -220,27 +134,6 @@ def test_of_many_rounds_the_last_one_is_drawn(tmp_path):
     assert [(row["cluster"], row["head"]) for row in last] == [("majority", "head 0"), ("minority", "head 1")]
 
 
-def test_the_verdict_says_that_the_best_of_several_was_taken(tmp_path):
-    paths = [
-        two_rounds(tmp_path / f"{warmup}", [9, 9, 9, right], f"algorithm.warmup={warmup}", choices=[0, 0, 0, 1])
-        for warmup, right in {0: 7, 1: 8}.items()
-    ]
-    paths.append(two_rounds(tmp_path / "el", [9, 9, 9, 3], "algorithm.name=el"))
-    among, against = verdicts(of(*paths))
-    assert among.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
-    assert against.endswith("facade warmup=1 is the best of 2 FACADE experiments on these very test data.")
-
-
-def test_the_verdict_says_that_the_best_of_several_was_taken_whoever_leads(tmp_path):
-    paths = [
-        two_rounds(tmp_path / f"{degree}", [9, 9, 9, right], "algorithm.name=el", f"topology.degree={degree}")
-        for degree, right in {2: 7, 3: 8}.items()
-    ]
-    (verdict,) = verdicts(of(*paths))
-    assert "Mind that they differ in topology.degree (3 against 2)." in verdict
-    assert verdict.endswith("is the best of 2 experiments on these very test data.")
-
-
 def test_the_page_says_what_must_be_known_of_the_data(tmp_path):
     path = two_rounds(tmp_path / "run", [9, 9, 9, 5])
     facts = json.loads((path / "federation.json").read_text())
@@ -263,12 +156,6 @@ def test_a_figure_in_a_file_says_how_to_read_it(runs):
     assert " ".join(figure.spec()["title"]["subtitle"]) == figure.caption
 
 
-def test_the_verdict_says_when_heads_did_not_settle(tmp_path):
-    path = two_rounds(tmp_path / "a", [9, 9, 9, 8], "algorithm.name=facade", choices=[0, 1, 0, 1])
-    (verdict,) = verdicts(of(path))
-    assert "did not settle with seed 1" in verdict
-
-
 def test_gains_are_measured_node_by_node_against_local(tmp_path):
     ours = two_rounds(tmp_path / "a", [9, 9, 9, 4], "algorithm.name=el")
     alone = two_rounds(tmp_path / "b", [7, 7, 7, 7], "algorithm.name=local")
@@ -283,13 +170,6 @@ def test_nobody_on_the_front_is_beaten_in_everything(tmp_path):
     beaten = two_rounds(tmp_path / "b", [9, 9, 9, 2], "algorithm.name=el")
     front = {row["who"]: row["front"] for row in facts.prices(of(ours, beaten))}
     assert front == {"facade": True, "el": False}
-
-
-def test_a_cluster_that_gets_everything_wrong_is_the_worst_served(tmp_path):
-    ours = two_rounds(tmp_path / "a", [5, 5, 5, 5], "algorithm.name=facade", choices=[0, 0, 0, 1])
-    unfair = two_rounds(tmp_path / "b", [9, 9, 9, 0], "algorithm.name=el")
-    worst = {row["who"]: row["worst"] for row in facts.prices(of(ours, unfair))}
-    assert worst == {"facade": 50.0, "el": 0.0}
 
 
 def test_the_strip_of_a_node_covers_every_round_once(runs):

@@ -190,6 +190,59 @@ def test_a_contract_that_bounds_the_wrong_side_is_refused(check, measure, clause
     assert said in " ".join(ended.err.split())
 
 
+@pytest.mark.parametrize(
+    ("clause", "outcome", "mean"),
+    [("max_cluster = 1.5", "kept", 1.2), ("max_cluster = 1.1", "broken", 1.2), ("max_gap = 1.01", "kept", 0.8)],
+)
+def test_limits_above_1_are_judged_where_the_runs_are_judged_by_log_loss(command, tmp_path, clause, outcome, mean):
+    settings = ("algorithm.name=el", "evaluation.measure=log-loss")
+    measured_run(tmp_path / "el", *settings, auc=[0.9] * 4, loss=(0.4, 0.4, 0.4, 1.2))
+    (tmp_path / "fair.toml").write_text(clause)
+    ended = command("check", tmp_path / "el", "--contract", tmp_path / "fair.toml", "--json")
+    assert verdict(ended) == (outcome, pytest.approx(mean))
+
+
+@pytest.mark.parametrize(
+    ("measure", "clause", "said"),
+    [
+        ("accuracy", "min_cluster = 80", "min_cluster = 80 makes no sense; expected a number from 0 to 1 (accuracies"),
+        ("auc", "max_gap = 2", "max_gap = 2 makes no sense; expected a number from 0 to 1 (AUC)"),
+        ("calibration-error", "max_cluster = 5", "expected a number from 0 to 1 (calibration error)"),
+        ("log-loss", "max_cluster = -1", "max_cluster = -1 makes no sense; expected a number from 0 on (log loss)"),
+        ("log-loss", "min_fair_accuracy = 2", "expected a number from 0 to 1 (accuracies are shares, 0.8 is 80 %)"),
+    ],
+)
+def test_a_limit_that_the_runs_own_measure_never_has_is_refused(command, tmp_path, measure, clause, said):
+    measured_run(tmp_path / "el", "algorithm.name=el", f"evaluation.measure={measure}", auc=[0.9] * 4)
+    (tmp_path / "fair.toml").write_text(clause)
+    ended = command("check", tmp_path / "el", "--contract", tmp_path / "fair.toml")
+    assert (ended.code, ended.out) == (2, "")
+    assert said in " ".join(ended.err.split())
+
+
+@pytest.mark.parametrize(
+    ("measure", "target", "reached"), [("log-loss", "1.01", 1), ("log-loss", "0.95", 2), ("auc", "0.89", 2)]
+)
+def test_a_target_is_a_value_of_the_measure(command, tmp_path, measure, target, reached):
+    measured_run(tmp_path / "el", "algorithm.name=el", auc=[0.9] * 4, loss=(0.9, 0.9, 0.9, 0.9))
+    asked = ("show", tmp_path, "--measure", measure, "--target", target)
+    (line,) = json.loads(command(*asked, "--json").out)["experiments"]
+    assert line["numbers"]["rounds_to_target"]["mean"] == reached
+    assert f"| rounds to {target} |" in command(*asked, "--markdown").out
+
+
+def test_a_target_that_the_measure_never_has_is_refused(command, tmp_path):
+    measured_run(tmp_path / "el", "algorithm.name=el", auc=[0.9] * 4)
+    for measure, target, said in (
+        ("accuracy", "80", "target = 80.0 makes no sense; expected a number from 0 to 1 (accuracies are shares"),
+        ("auc", "1.5", "target = 1.5 makes no sense; expected a number from 0 to 1 (AUC)"),
+        ("log-loss", "-1", "target = -1.0 makes no sense; expected a number from 0 on (log loss)"),
+    ):
+        ended = command("show", tmp_path, "--measure", measure, "--target", target)
+        assert (ended.code, ended.out) == (2, "")
+        assert said in " ".join(ended.err.split())
+
+
 def test_a_contract_that_names_a_measure_alone_has_no_clause(check):
     assert "has no clause" in check('measure = "auc"').err
 

@@ -20,7 +20,7 @@ def test_a_run_tells_how_good_its_clusters_are_whenever_they_are_tested(tmp_path
     (end,) = process_pool.compute_all(jobs, at_once, lambda job, event: told.append(event), StopSignals())
     assert end.ended == "finished"
     run = load(jobs[0].path)
-    assert [(event["done"], event["accuracies"]) for event in told if "accuracies" in event] == [
+    assert [(event["done"], event["values"]) for event in told if "values" in event] == [
         (evaluation.round, [found["cluster_0"], found["cluster_1"]])
         for evaluation in run.evaluations
         for found in [statistics.tested(evaluation, run.cluster)]

@@ -343,8 +343,8 @@ def test_while_a_run_goes_on_the_worst_site_is_named():
     terminal = io.StringIO()
     with RunProgress(Console(file=terminal, width=120)) as progress:
         progress.start(described({"source": "digits", "clusters": "4"}), 0)
-        progress.evaluated(2, {"all": 0.8, "worst_node": 0.5, "sites": {"Bern": 0.5, "Chur": 0.9}}, final=False)
-    assert "sites  80.0%  worst, Bern,  50.0%" in terminal.getvalue()
+        progress.evaluated(2, {"measured": {"sites": {"Bern": 0.5, "Chur": 0.9}}}, final=False)
+    assert "sites  70.0%  worst (Bern)  50.0%" in terminal.getvalue()
 
 
 def test_the_card_names_sites_and_claims_no_division(named_run, tmp_path, command):

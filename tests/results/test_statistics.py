@@ -5,18 +5,18 @@ import pytest
 from scipy import stats
 
 from facade.analysis import metrics, statistics
+from facade.analysis.resampling import RESAMPLES, resampled
 from facade.analysis.statistics import (
-    RESAMPLES,
     SEEDS,
     TEST_NOISE,
     alone,
     cost_to,
     estimates,
     numbers,
-    resampled,
     settlement,
     student_interval,
 )
+from facade.export import model_card
 from facade.runs import history
 from handmade import confusion, write_run
 
@@ -240,3 +240,19 @@ def test_the_interval_of_the_worst_node_lies_around_it(tmp_path):
     moved = np.array([metrics.accuracy(drawn) for drawn in resampled(run.final.confusion, run.test_of)])
     lowest = (nodes + moved - moved.mean(0)).min(1)
     assert (low, high) == pytest.approx(np.quantile(lowest, [0.025, 0.975]) - lowest.mean() + nodes.min())
+
+
+def test_all_answers_right_are_no_certainty(tmp_path):
+    found = estimates([history.load(write_run(tmp_path / "run", QUIET, {}, [10, 10, 10, 10]))])
+    # Jeffreys' interval for 20 of 20, at both test sets.
+    for name in ("cluster_0", "cluster_1"):
+        assert found[name].interval[:2] == (pytest.approx(stats.beta.ppf(0.025, 20.5, 0.5), abs=0.01), 1.0)
+    assert found["gap"].interval.low == 0 < found["gap"].interval.high
+    assert found["worst_cluster"].interval.low < found["cluster_0"].interval.low
+    assert found["eo"].mean == 0
+    assert found["eo"].interval is None, "no draw changes it, and nobody knows how sure it is"
+
+
+def test_a_model_card_claims_no_certainty_where_all_answers_were_right(tmp_path):
+    run = history.load(write_run(tmp_path / "run", QUIET, {}, [10, 10, 10, 9]))
+    assert "| 100.0% | 88.4% to 100.0% | 20 |" in model_card._accuracies(run, [0, 1, 2])

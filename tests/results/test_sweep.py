@@ -287,7 +287,7 @@ def test_long_runs_are_heard_of_without_a_terminal_and_short_ones_at_their_end(t
             (0, 0, None), (59.9, 1, None), (60, 2, None), (80, 3, [0.5, 0.25]), (125, 4, None), (200, 5, [0.75, 0.5]),
         ):  # fmt: skip
             clock[0] = seconds
-            watched.rounds_done(job, {"done": done} | ({} if accuracies is None else {"accuracies": accuracies}))
+            watched.rounds_done(job, {"done": done} | ({} if accuracies is None else {"values": accuracies}))
         watched.ended(process_pool.EndedJob(job, "finished"))
     assert capsys.readouterr().err.splitlines() == [
         "run-1  round 2/5",

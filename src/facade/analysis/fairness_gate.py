@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -32,15 +31,15 @@ class Clause:
     says: str
     low: float = 0.0
     high: float = 1.0
-    """Limits that make sense."""
+    """Limits that make sense, of a measure that is never above 1."""
     by_measure: bool = False
     """Whether it is about what the runs are judged by; else it is about accuracies or heads in any case."""
     about: Literal["nodes", "clusters", "sites"] = "nodes"
     """Whom it is about: nodes seed by seed, clusters, which must be known, or sites by their means over seeds."""
 
 
-def _of_sites(bound: Bound, number: str, says: str, low: float = 0.0, high: float = 1.0) -> Clause:
-    return Clause(bound, number, f"{says}, by means over seeds", low, high, by_measure=True, about="sites")
+def _of_sites(bound: Bound, number: str, says: str, low: float = 0.0) -> Clause:
+    return Clause(bound, number, f"{says}, by means over seeds", low, by_measure=True, about="sites")
 
 
 def _of_clusters(bound: Bound, number: str, says: str, high: float = 1.0, by_measure: bool = False) -> Clause:
@@ -53,7 +52,7 @@ CLAUSES: dict[str, Clause] = {
         "min", "worst_cluster", "measure of the worst cluster, if more is better", by_measure=True
     ),
     "max_cluster": _of_clusters(
-        "max", "worst_cluster", "measure of the worst cluster, if less is better", math.inf, by_measure=True
+        "max", "worst_cluster", "measure of the worst cluster, if less is better", by_measure=True
     ),
     "max_gap": _of_clusters("max", "gap", "largest difference between the clusters' final measures", by_measure=True),
     "max_equalized_odds": _of_clusters("max", "eo", "equalized odds of the final models", high=2.0),
@@ -64,7 +63,7 @@ CLAUSES: dict[str, Clause] = {
     "must_separate": _of_clusters("must", "separated", "no head serves two clusters, in any seed"),
     "must_settle": _of_clusters("must", "settled", "every cluster has one head of its own, in every seed"),
     "min_site": _of_sites("min", "worst_site", "measure of the worst site, if more is better"),
-    "max_site": _of_sites("max", "worst_site", "measure of the worst site, if less is better", high=math.inf),
+    "max_site": _of_sites("max", "worst_site", "measure of the worst site, if less is better"),
     "min_gain": _of_sites(
         "min", "worst_gain_over_local", "what the site that gains least gains over training alone", low=-1.0
     ),
@@ -126,27 +125,26 @@ def read(path: str | Path) -> Contract:
         raise unknown("measure", str(measure), MEASURES)
     for name, limit in written.items():
         if name != "measure":
-            _check(name, limit, MEASURES[measure or ACCURACY.name])
+            _check(name, limit, None if measure is None else MEASURES[measure])
     clauses = {name: limit for name, limit in written.items() if limit is not False}
     if not clauses.keys() - {"measure"}:
         raise ExperimentError(f"contract {path} has no clause; known: {', '.join(CLAUSES)}")
     return clauses
 
 
-def _check(name: str, limit: Any, measure: Measure) -> None:
+def _check(name: str, limit: Any, measure: Measure | None) -> None:
+    """ExperimentError for a clause that there is not, or a limit that its number never has. measure None: that depends
+    on the runs."""
     if name not in CLAUSES:
         raise unknown("clause", name, CLAUSES)
-    clause = CLAUSES[name]
-    if clause.by_measure and not measure.limited:
-        clause = replace(clause, low=-math.inf if clause.low < 0 else 0.0, high=math.inf)
+    clause, wrong = CLAUSES[name], f"{name} = {limit!r} makes no sense"
     if clause.bound == "must":
         if not isinstance(limit, bool):
-            raise ExperimentError(f"{name} = {limit!r} makes no sense; expected true or false")
-    elif isinstance(limit, bool) or not isinstance(limit, int | float) or not clause.low <= limit <= clause.high:
-        raise ExperimentError(
-            f"{name} = {limit!r} makes no sense; expected a number from {clause.low:g} to {clause.high:g}"
-            " (accuracies are shares, 0.8 is 80 %)"
-        )
+            raise ExperimentError(f"{wrong}; expected true or false")
+    elif isinstance(limit, bool) or not isinstance(limit, int | float):
+        raise ExperimentError(f"{wrong}; expected a number")
+    elif (of := measure if clause.by_measure else ACCURACY) is not None:
+        of.check_limit(name, limit, clause.low, clause.high)
 
 
 def judge(contract: Contract, runs: Sequence[History], against: Sequence[History] = ()) -> list[Verdict]:
@@ -155,6 +153,8 @@ def judge(contract: Contract, runs: Sequence[History], against: Sequence[History
     by the one that they say themselves."""
     limits = {name: limit for name, limit in contract.items() if not isinstance(limit, str)}
     runs = judged_by(runs, str(contract["measure"]) if "measure" in contract else None)
+    for name, limit in limits.items():
+        _check(name, limit, runs[0].measure)
     _refuse_clusters(limits, runs)
     _check_direction(limits, runs[0].measure)
     if runs[0].measure == ACCURACY:

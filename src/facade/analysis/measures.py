@@ -15,6 +15,7 @@ import numpy as np
 from facade.analysis import metrics
 from facade.analysis.metrics import Counts, Floats
 from facade.core.types import Row
+from facade.errors import ExperimentError
 
 _REACH = 1.959963984540054
 """Standard errors on each side of a value in a normal interval of 95 %."""
@@ -48,6 +49,11 @@ class Measure:
         return 2 if self.percent else 4
 
     @property
+    def highest(self) -> float:
+        """What it is never above."""
+        return 1.0 if self.limited else math.inf
+
+    @property
     def axis(self) -> str:
         """The title of an axis."""
         return f"{self.word}, %" if self.percent else self.word
@@ -64,6 +70,21 @@ class Measure:
     def difference(self, by: float) -> str:
         """A difference in a sentence, without its unit."""
         return f"{100 * by:.1f}" if self.percent else f"{by:.3f}"
+
+    def series(self, values: Sequence[float | None]) -> str:
+        """Values one after the other, "-" where there is none; which measure it is, unless it is accuracy."""
+        each = " ".join("-" if value is None else self.difference(value) for value in values)
+        word = "" if self.name == "accuracy" else f"{self.heading} "
+        return f"{word}{each}{' %' if self.percent else ''}"
+
+    def check_limit(self, name: str, limit: float, low: float = 0.0, high: float = 1.0) -> None:
+        """ExperimentError for a limit that makes no sense. low, high: those that do, where it is never above 1."""
+        if not self.limited:
+            low, high = -math.inf if low < 0 else low, math.inf
+        if not low <= limit <= high:
+            values = f"from {low:g} to {high:g}" if self.limited else f"from {low:g} on"
+            of = "accuracies are shares, 0.8 is 80 %" if self.percent else self.word
+            raise ExperimentError(f"{name} = {limit!r} makes no sense; expected a number {values} ({of})")
 
     def worst(self, values: Sequence[float] | Floats) -> float:
         """The worst of some values."""
@@ -185,13 +206,18 @@ def moved(measure: Measure, value: Floats, variance: Floats, noise: Floats) -> F
 
 
 def facts(
-    confusion: Counts, beside: Floats | None, names: Sequence[str], test_of: Counts, cluster: Counts | None
+    confusion: Counts,
+    beside: Floats | None,
+    names: Sequence[str],
+    test_of: Counts,
+    cluster: Counts | None,
+    wanted: Sequence[Measure] = tuple(MEASURES.values()),
 ) -> Row:
-    """Every measure of the nodes of a run: `sites` by name and, where clusters are known, `clusters` in their order,
+    """Measures of the nodes of a run: `sites` by name and, where clusters are known, `clusters` in their order,
     each with its value and the ends of its interval; null for what is not known. That of a cluster is the mean over
     those of its nodes that have one."""
     told: Row = {}
-    for measure in MEASURES.values():
+    for measure in wanted:
         value, variance = values(measure, confusion, beside), variances(measure, confusion, beside)
         sites = {name: _fact(measure, *pair) for name, *pair in zip(names, value, variance, strict=True)}
         told[measure.name] = {"sites": sites}

@@ -12,8 +12,8 @@ import numpy as np
 from facade.analysis.measures import ACCURACY, Measure, variances
 from facade.analysis.metrics import Floats
 from facade.analysis.node_values import mean_of_known, moved_values, node_values
-from facade.analysis.statistics import LEVEL, RESAMPLES, TEST_NOISE, Estimate, Interval, counterpart, student_interval
-from facade.core import seeds
+from facade.analysis.resampling import RESAMPLES, likely_accuracies
+from facade.analysis.statistics import Estimate, counterpart, spread, student_interval
 from facade.runs.history import History
 
 REFERENCES = {"local": "training alone", "el": "EL"}
@@ -21,15 +21,10 @@ REFERENCES = {"local": "training alone", "el": "EL"}
 
 
 def _drawn(run: History, by: Measure, purpose: str) -> Floats:
-    """[RESAMPLES, n] what the final values may truly be, given the test samples of every site. Of accuracies: draws
-    from the posterior of a share with Jeffreys' prior. (Drawing test samples again, as is done for clusters, would take
-    a site with 18 right answers of 18 for one that is never wrong.) Of other measures: by their variances; NaN where
-    these are not known or 0, as of an AUC of 1, which is no certainty either."""
+    """[RESAMPLES, n] what the final values may truly be, given the test samples of every site. Of measures that are no
+    accuracy: by their variances; NaN where these are not known or 0, as of an AUC of 1, which is no certainty."""
     if by == ACCURACY:
-        counts = run.final.confusion.sum((1, 2))
-        right = np.trace(run.final.confusion, axis1=1, axis2=2)
-        generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
-        return generator.beta(right + 0.5, counts - right + 0.5, (RESAMPLES, len(counts)))
+        return likely_accuracies(run.final.confusion, np.arange(len(run.nodes)), purpose)
     values, silent = node_values(run.final, by), variances(by, run.final.confusion, run.final.beside) == 0
     if by.limited:
         silent |= (values <= 0) | (values >= 1)  # where a variance may be other than 0 by rounding alone
@@ -72,7 +67,7 @@ class SiteValues:
         if draws is None or points[0] is None or np.isnan(draws).any():
             interval = student_interval(points)
         else:
-            interval = _spread(points[0], draws)
+            interval = spread(points[0], draws)
         if interval is not None:
             interval = interval._replace(low=max(interval.low, self.lowest), high=min(interval.high, self.highest))
         return Estimate(points, interval)
@@ -81,12 +76,6 @@ class SiteValues:
 def _lowest(means: Floats) -> int | None:
     """The place of the lowest of the numbers that are known."""
     return None if np.isnan(means).all() else int(np.nanargmin(means))
-
-
-def _spread(value: float, draws: Floats) -> Interval:
-    """The range of the draws, which the value itself belongs to."""
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(min(float(low), value), max(float(high), value), TEST_NOISE)
 
 
 @dataclass(frozen=True)
@@ -151,7 +140,6 @@ def sites_of(runs: Sequence[History], others: Sequence[History] = ()) -> Sites:
     first, by = runs[0], runs[0].measure
     points = np.array([node_values(run.final, by) for run in runs])
     draws = _drawn(first, by, "site") if len(runs) == 1 else None
-    highest = 1.0 if by.limited else math.inf
     gains = {}
     for reference in () if first.algorithm == "local" else REFERENCES:
         partners = [other for run in runs if (other := counterpart(run, others, reference)) is not None]
@@ -160,14 +148,14 @@ def sites_of(runs: Sequence[History], others: Sequence[History] = ()) -> Sites:
             theirs = np.array([node_values(other.final, by)[places] for other in partners])
             noise = None if draws is None else draws - _drawn(partners[0], by, f"site-{reference}")[:, places]
             gained = by.better * (points - theirs)
-            gains[reference] = SiteValues(gained, None if noise is None else by.better * noise, -highest, highest)
+            gains[reference] = SiteValues(gained, None if noise is None else by.better * noise, -by.highest, by.highest)
     return Sites(
         first.sites,
         first.nodes.tolist(),
         [first.data["images"][node] for node in first.nodes],
         first.final.confusion.sum((1, 2)).tolist(),
         by,
-        SiteValues(points, draws, highest=highest),
+        SiteValues(points, draws, highest=by.highest),
         gains,
         _divisions(runs),
     )

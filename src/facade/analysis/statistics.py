@@ -8,9 +8,8 @@ then the highest where less is better, and a gain is positive where a node is be
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,14 +26,13 @@ from facade.analysis.node_values import (
     of_nodes,
     without_judged,
 )
-from facade.core import seeds
+from facade.analysis.resampling import RESAMPLES, likely_accuracies, resampled
 from facade.core.plan import OTHER_PRIOR
 from facade.runs.federation_facts import differing_facts
 from facade.runs.history import Evaluation, History
 from facade.runs.result import measure
 
 LEVEL = 0.95
-RESAMPLES = 1000
 SEEDS = "seeds"
 TEST_NOISE = "test-set noise only"
 ROUNDING = 1e-9
@@ -79,15 +77,16 @@ class Estimate:
 def estimates(
     runs: Sequence[History], target: float | None = None, local: Sequence[History] = ()
 ) -> dict[str, Estimate]:
-    """Every number of an experiment, from its runs with different seeds. `target` is an accuracy whose
-    price is wanted; `local` are runs of training alone to compare with."""
+    """Every number of an experiment, from its runs with different seeds. `target` is an accuracy,
+    or a value of what else they are judged by, whose price is wanted; `local` are runs of training alone to compare
+    with."""
     each = [numbers(run, target, local) for run in runs]
     names = list(dict.fromkeys(name for numbers_of_run in each for name in numbers_of_run))
-    noise = _noise(runs[0], local) if len(runs) == 1 else {}
+    intervals = _noise_intervals(runs[0], local) if len(runs) == 1 else {}
     estimated = {}
     for name in names:
         points = [numbers_of_run.get(name) for numbers_of_run in each]
-        interval = noise_interval(each[0][name], noise[name]) if name in noise else student_interval(points)
+        interval = intervals[name] if name in intervals else student_interval(points)
         estimated[name] = Estimate(points, None if interval is None else possible(name, interval, runs[0].measure))
     if len(runs) > 1 and "fair_accuracy" in estimated and runs[0].measure == ACCURACY:
         estimated["fair_accuracy_of_means"] = Estimate([_fair_of_means(estimated)])
@@ -202,39 +201,25 @@ def noise_interval(value: float, draws: Floats) -> Interval:
     return Interval(float(low), float(high), TEST_NOISE)
 
 
-def resampled(confusion: Counts, test_of: Counts, purpose: str = "test") -> Iterator[Counts]:
-    """RESAMPLES times: matrices [n, C, C] as other test images might have given them.
-
-    Images are drawn again, with replacement, from the confusion matrices. Nodes that share a test
-    set get the same draw, from the sum of their matrices: their answers to an image are taken to
-    rise and fall together, as those of equal models do, so intervals are wide rather than narrow.
-    The same run gets the same draws every time.
-    """
-    tests, first, which = np.unique(test_of, return_index=True, return_inverse=True)
-    sums = np.zeros((len(tests), *confusion.shape[1:]), np.int64)
-    np.add.at(sums, which, confusion)
-    images = confusion[first].sum((1, 2))
-    generator = np.random.Generator(np.random.PCG64(seeds.key(0, f"resample-{purpose}")))
-    sparse = images.sum() < sums.size
-    draws = _by_image(sums, images, generator) if sparse else _by_cell(sums, images, generator)
-    return (drawn[which] for drawn in itertools.islice(draws, RESAMPLES))
+def spread(value: float, draws: Floats) -> Interval:
+    """The range of draws of what a value may truly be, which the value itself belongs to."""
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(min(float(low), value), max(float(high), value), TEST_NOISE)
 
 
-def _by_cell(sums: Counts, images: Counts, generator: np.random.Generator) -> Iterator[Counts]:
-    """How many images fall into every cell; quick where test sets have more images than matrices have cells."""
-    shares = sums.reshape(len(sums), -1) / sums.sum((1, 2))[:, None]
-    while True:
-        yield generator.multinomial(images, shares).reshape(sums.shape)
-
-
-def _by_image(sums: Counts, images: Counts, generator: np.random.Generator) -> Iterator[Counts]:
-    """Into which cell every image falls; quick where there are many classes and few images."""
-    answers = np.repeat(np.arange(sums.size), sums.ravel())  # the cell, among those of all test sets, of every answer
-    count = sums.sum((1, 2))
-    begins, length = np.repeat(np.cumsum(count) - count, images), np.repeat(count, images)
-    while True:
-        drawn = answers[begins + (generator.random(len(length)) * length).astype(np.int64)]
-        yield np.bincount(drawn, minlength=sums.size).reshape(sums.shape)
+def _noise_intervals(run: History, local: Sequence[History]) -> dict[str, Interval]:
+    """Intervals for the final evaluation's numbers, from the draws of `_noise`. What no draw changes is no certainty:
+    accuracies, where all answers were right or wrong, get the interval of such counts, other numbers none."""
+    noise, found = _noise(run, local), numbers(run, local=local)
+    fixed = {name for name, draws in noise.items() if not np.ptp(draws)}
+    intervals = {name: noise_interval(found[name], noise[name]) for name in noise if name not in fixed}
+    if fixed and run.measure == ACCURACY:
+        seen = of_nodes(metrics.accuracy(run.final.confusion), run.cluster, None, ACCURACY)
+        likely = likely_accuracies(run.final.confusion, run.test_of)
+        draws = [of_nodes(drawn, run.cluster, None, ACCURACY) for drawn in likely]
+        for name in fixed & seen.keys():
+            intervals[name] = spread(seen[name], np.array([draw[name] for draw in draws]))
+    return intervals
 
 
 def _noise(run: History, local: Sequence[History]) -> dict[str, Floats]:

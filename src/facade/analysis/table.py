@@ -156,8 +156,11 @@ def grouped(runs: Sequence[History]) -> list[list[History]]:
 
 
 def tabulate(runs: Sequence[History], target: float | None = None) -> Table:
-    """The table of some runs. Runs of `local` among them are what gains are measured against."""
+    """The table of some runs; `target` is a value of what they are judged by, whose price is wanted. Runs of
+    `local` among them are what gains are measured against."""
     measure = judged_by(runs, None)[0].measure
+    if target is not None:
+        measure.check_limit("target", target)
     groups = grouped(runs)
     lines = [_line(label, group, runs, target) for label, group in zip(labels(groups), groups, strict=True)]
     present = {name for line in lines for name in line.cells}

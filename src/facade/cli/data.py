@@ -109,10 +109,10 @@ def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:
     data = experiment.data
     held = sum(len(rows) for rows in federation.training.rows)
     what = {3: "images", 4: "volumes"}.get(len(federation.shape), "rows")
-    yield (
-        f"{data.source}: {federation.n} nodes in clusters of {data.clusters}, skew {data.skew}, partition"
-        f" {data.partition}, seed {experiment.seed}"
-    )
+    who = f"{federation.n} nodes in clusters of {data.clusters}, skew {data.skew}, partition {data.partition}"
+    if federation.cluster is None:
+        who = f"{federation.n} {'nodes' if federation.sites is None else 'sites'}; which of them are alike is not known"
+    yield f"{data.source}: {who}, seed {experiment.seed}"
     yield (
         f"{what} of {'x'.join(map(str, federation.shape))}; training {held:,} held, {federation.leftover:,} left over;"
         f" test {_sizes([len(t) for t in federation.tests])}"
@@ -124,6 +124,8 @@ def summary(experiment: Experiment, federation: Federation) -> Iterator[str]:
         yield f"note: {note}"
     named = [f"{i} {name}" for i, name in enumerate(federation.classes) if name != str(i)]
     yield "classes: " + (", ".join(named) if named else f"0 to {len(federation.classes) - 1}")
+    if federation.columns:
+        yield f"inputs: {', '.join(name for column in federation.columns for name in column.inputs)}"
     yield ""
     yield from _table(federation, what)
 
@@ -136,7 +138,7 @@ def _sizes(sizes: list[int]) -> str:
 
 
 def _table(federation: Federation, what: str) -> Iterator[str]:
-    """Nodes by classes. Neighbouring nodes with the same numbers share a line; if lines are too many
+    """Nodes, or sites by name, by classes. Neighbouring nodes with the same numbers share a line; if lines are too many
     all the same, there is one per cluster."""
     import numpy as np
 
@@ -144,13 +146,22 @@ def _table(federation: Federation, what: str) -> Iterator[str]:
     labels = federation.training.samples.y.numpy()
     counts = np.stack([np.bincount(labels[rows], minlength=classes) for rows in federation.training.rows])
     cluster = np.zeros(federation.n, np.int64) if federation.cluster is None else federation.cluster
-    differs = (cluster[1:] != cluster[:-1]) | (counts[1:] != counts[:-1]).any(1)
+    named = federation.sites if federation.n <= _MOST_LINES else None
+    differs = (cluster[1:] != cluster[:-1]) | (counts[1:] != counts[:-1]).any(1) | (named is not None)
     groups = np.split(np.arange(federation.n), np.nonzero(differs)[0] + 1)
     if len(groups) > _MOST_LINES:
         groups = [np.nonzero(cluster == c)[0] for c in range(int(cluster.max()) + 1)]
     heads = [str(c) for c in range(classes)] if classes <= _MOST_CLASSES else ["classes", "of each class"]
-    lines = [[_who(group), str(cluster[group[0]]), *_cells(counts[group])] for group in groups]
-    yield from _aligned([["node", "cluster", what, *heads], *lines])
+    lines = [
+        [
+            _who(group) if named is None else named[group[0]],
+            *([] if federation.cluster is None else [str(cluster[group[0]])]),
+            *_cells(counts[group]),
+        ]
+        for group in groups
+    ]
+    known = [] if federation.cluster is None else ["cluster"]
+    yield from _aligned([["node" if named is None else "site", *known, what, *heads], *lines])
 
 
 def _who(nodes: Ids) -> str:

@@ -24,7 +24,8 @@ def show(
     latex: Annotated[bool, typer.Option("--latex", help="A LaTeX tabular.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All numbers, every seed's values.")] = False,
     target: Annotated[
-        float | None, typer.Option(min=0, max=1, help="An accuracy, such as 0.63: what did it take to reach it?")
+        float | None,
+        typer.Option(help="An accuracy, such as 0.63, or a value of what else counts: what did it take to reach it?"),
     ] = None,
     measure: MeasureName = None,
     columns: Annotated[

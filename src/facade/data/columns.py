@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ Table = Mapping[str, Sequence[object]]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
 """Texts that stand for no value, in small letters."""
+_PLAIN = (str, bool, int, float, Decimal, np.number, np.bool_)
+"""What a cell may be."""
 MOST_CATEGORIES = 100
 """A column of more different texts is taken for free text or an identifier, unless it is said to be categorical."""
 
@@ -65,7 +68,7 @@ def recognised(table: Table, categorical: Collection[str] = ()) -> list[Column]:
 
 
 def _recognised(name: str, cells: Sequence[object], categorical: bool) -> Column:
-    texts = [cell_text(cell) for cell in cells]
+    texts = cell_texts(name, cells)
     known = {text for text in texts if text is not None}
     missing = None in texts
     if not categorical and all(_number(text) is not None for text in known):
@@ -102,7 +105,7 @@ def encode(
     for column in columns:
         if column.name not in table:
             raise DataError(f"there is no column '{column.name}'; the columns are {', '.join(table)}")
-        texts = [cell_text(cell) for cell in table[column.name]]
+        texts = cell_texts(column.name, table[column.name])
         gaps = np.array([text is None for text in texts], np.bool_)
         make = _one_hot if column.categories else _numbers
         values = make(column, texts)
@@ -113,7 +116,19 @@ def encode(
     return Encoded(x, [name for column in columns for name in column.inputs], columns)
 
 
-def cell_text(cell: object) -> str | None:
+def cell_texts(name: str, cells: Sequence[object]) -> list[str | None]:
+    """What the cells of a column say; None where one has no value. Dates and lists, which a .parquet file may hold, are
+    refused: no rule makes numbers of them that would suit every table."""
+    for cell in cells:
+        if cell is not None and not isinstance(cell, _PLAIN):
+            raise DataError(
+                f"column '{name}' holds values of type {type(cell).__name__}, such as {cell}; write them as numbers or"
+                " texts, or leave the column out (data.ignore)"
+            )
+    return [_text(cell) for cell in cells]
+
+
+def _text(cell: object) -> str | None:
     """What a cell says; None where it has no value. Whole numbers are written alike, 3.0 as 3."""
     if cell is None or (isinstance(cell, float | np.floating) and math.isnan(cell)):
         return None

@@ -36,8 +36,8 @@ from facade.files import store
 from facade.learning.machine import cores
 
 CACHE = ".facade-cache"
-_VERSION = 2
-"""To be raised when the same settings give other pixels."""
+_VERSION = 3
+"""To be raised when the same settings give other pixels, or other notes."""
 _GRAY = ("1", "L")
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 _DEEP = ("I", "F", *_SIXTEEN_BITS)
@@ -88,7 +88,7 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> Decoded:
     if pixels.exists() and notes.exists():
         with contextlib.suppress(OSError, ValueError):  # a damaged cache is made again
             return _stored(_opened(pixels), json.loads(notes.read_text()))
-    log.info("decoding %d images; this is done once", len(files))
+    log.info("decoding %d images", len(files))
     dtype, channels, conversions = _survey(files, how)
     shape = (len(files), channels, how.size, how.size)
     try:
@@ -101,7 +101,12 @@ def decoded(files: list[File], how: Decoding, cache: Path) -> Decoded:
             mapped.flush()
             store.replace(notes, json.dumps(conversions).encode())
     except StorageError as error:  # a read-only place: every load decodes again
-        warnings.warn(f"decoded images are not kept: {error}", stacklevel=2)
+        reason = getattr(error.__cause__, "strerror", None) or error
+        warnings.warn(
+            f"decoded images are not kept: {cache} cannot be written to ({reason}); every load decodes them again,"
+            " unless data.root is a directory of your own with links to the data",
+            stacklevel=2,
+        )
         array: NDArray[Any] = np.empty(shape, dtype)
         _fill(array, files)
         return _stored(array, conversions)
@@ -133,14 +138,20 @@ def _survey(files: list[File], how: Decoding) -> tuple[type[np.generic], int, li
     """The type of values, the number of channels, and sentences about images that are not alike; from the headers."""
     with ThreadPoolExecutor(cores()) as pool:
         kinds = list(pool.map(_kind, files))
-    if any(mode in _DEEP for mode, _ in kinds):
-        return _deep_type(files, [mode for mode, _ in kinds], how), 1, []
-    gray = sum(mode in (*_GRAY, "LA") for mode, _ in kinds)
-    transparent = sum(clear for _, clear in kinds)
+    modes = [kind.mode for kind in kinds]
+    if any(mode in _DEEP for mode in modes):
+        return _deep_type(files, modes, how), 1, []
+    gray = sum(mode in (*_GRAY, "LA") for mode in modes)
+    transparent, halved = sum(kind.transparent for kind in kinds), sum(kind.halved for kind in kinds)
     channels = how.channels if how.channels != "auto" else 1 if gray == len(files) else 3
     notes = []
     if transparent:
         notes.append(f"{transparent} of {len(files)} images are transparent: they were laid on white")
+    if halved:
+        notes.append(
+            f"{halved} of {len(files)} images have 16 bits per colour, of which 8 were read; arrays in an .npz file"
+            " keep all"
+        )
     if channels == 3 and gray:
         notes.append(f"{gray} of {len(files)} images are gray: they were turned into RGB")
     if channels == 1 and gray < len(files):
@@ -162,11 +173,22 @@ def _deep_type(files: list[File], modes: list[str], how: Decoding) -> type[np.ge
     return np.uint16 if all(sixteen) else np.float32
 
 
-def _kind(file: File) -> tuple[str, bool]:
-    """An image's mode and whether it has transparent parts."""
+class _Kind(NamedTuple):
+    """What an image's header says."""
+
+    mode: str
+    transparent: bool
+    """Whether it has transparent parts."""
+    halved: bool
+    """Whether its colours have 16 bits: Pillow reads the higher 8 of them."""
+
+
+def _kind(file: File) -> _Kind:
     with _open(file) as image:
         mode = "I;16" if image.format == "PNG" and image.mode == "I" else image.mode  # as Pillow 10 reads 16 bits
-        return mode, image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+        transparent = image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+        halved = mode not in _DEEP and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+        return _Kind(mode, transparent, halved)
 
 
 def is_image(path: str) -> bool:

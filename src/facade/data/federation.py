@@ -60,6 +60,8 @@ class Federation:
     """What data.scale comes to."""
     columns: list[Column] = field(default_factory=list)
     """The columns of a table of which rows were made; none where they were made of something else."""
+    standardised: bool = False
+    """Whether rows were standardised by the training rows of the site that they are of."""
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -183,5 +185,6 @@ def federate(dataset: Dataset, data: DataSection, seed: int, cluster: Ids) -> Fe
         sites=dataset.sites,
         scale=dataset.scale,
         columns=dataset.columns,
+        standardised=dataset.standardised,
         partition=data.partition,
     )

@@ -46,7 +46,7 @@ def heart_disease(data: DataSection) -> Sites:
         return torch.from_numpy(encode(table, training, node, columns).x)
 
     site = np.repeat(np.arange(len(HOSPITALS)), counts)
-    return Sites(inputs, np.array(labels, np.int64), site, list(HOSPITALS), ["healthy", "ill"])
+    return Sites(inputs, np.array(labels, np.int64), site, list(HOSPITALS), ["healthy", "ill"], standardised=True)
 
 
 def _content(data: DataSection, name: str) -> tuple[str, str]:

@@ -102,4 +102,5 @@ def _joined(
 ) -> Sites:
     x, y = (np.concatenate(each) for each in zip(*parts, strict=True))
     site = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
-    return Sites(standardised(torch.from_numpy(x)), y, site, list(names), list(classes), domains=domains)
+    rows = standardised(torch.from_numpy(x))
+    return Sites(rows, y, site, list(names), list(classes), domains=domains, standardised=True)

@@ -66,6 +66,8 @@ class Dataset:
     """Smallest and largest value of the integer type that samples were in before they were stored as floats."""
     columns: list[Column] = field(default_factory=list)
     """The columns of a table of which rows were made; none where they were made of something else."""
+    standardised: bool = False
+    """Whether rows were standardised by the training rows of the site that they are of."""
     group: Ids | None = None
     """[N] numbers; training rows of one group (a patient, say) are kept back for validation together, or not."""
     kept_back: NDArray[np.bool_] | None = None

@@ -38,6 +38,8 @@ class Sites:
     domains: bool = False
     """Whether a site is a whole domain, which data.clusters divides among nodes."""
     notes: list[str] = field(default_factory=list)
+    standardised: bool = False
+    """Whether rows were standardised by the training rows of the site that they are of."""
 
     def divided(self, data: DataSection, seed: int) -> Dataset:
         """Every node's samples in a training and a test part: data.test_fraction of each of its classes, drawn by the
@@ -57,6 +59,7 @@ class Sites:
             tests_held_out=True,
             notes=self.notes,
             sites=names,
+            standardised=self.standardised,
         )
 
     def _nodes(self, data: DataSection, seed: int) -> tuple[Ids, list[str]]:

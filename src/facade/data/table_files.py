@@ -14,6 +14,8 @@ from facade.core.types import Ids
 from facade.data.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
+_ROW_NAMES = "__index_level_"
+"""How pandas calls columns of row names in a .parquet file, which say nothing of a row."""
 Cells = dict[str, list[object]]
 """Cells by the name of their column."""
 
@@ -98,8 +100,15 @@ def _text(path: Path) -> Cells:
 
 def _parquet(path: Path) -> Cells:
     try:
-        pyarrow: Any = importlib.import_module("pyarrow.parquet")
+        pyarrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
-        raise DataError(f"{path}: parquet needs pyarrow: pip install pyarrow, or write the table as .csv") from None
-    cells: Cells = pyarrow.read_table(path).to_pydict()
-    return cells
+        raise DataError(
+            f"{path}: parquet needs an extra: pip install 'facade-dl[parquet]', or write the table as .csv"
+        ) from None
+    try:
+        with parquet.ParquetFile(path) as file:  # this file alone: folders called key=value say nothing of its rows
+            cells: Cells = file.read().to_pydict()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    return {name: column for name, column in cells.items() if not name.startswith(_ROW_NAMES)}

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from facade.core.types import Ids
-from facade.data.columns import Column, cell_text, encode, in_order, recognised
+from facade.data.columns import Column, cell_texts, encode, in_order, recognised
 from facade.data.errors import DataError
 from facade.data.partition import held_out_groups
 from facade.data.samples import Dataset, Labelled
@@ -53,6 +53,7 @@ def csv(data: DataSection) -> Dataset:
         notes=[*files.notes, *_notes(files, rows, test, data)],
         sites=rows.names or None,
         columns=encoded.columns,
+        standardised=data.scale == "auto",
         group=rows.group[~test] if data.group else None,
         kept_back=kept_back if kept_back.any() else None,
     )
@@ -127,7 +128,7 @@ class _Rows:
 
 def _texts(files: TableFiles, name: str, what: str) -> list[str]:
     """The cells of a column in which every row must say something."""
-    texts = [cell_text(cell) for cell in files.cells[name]]
+    texts = cell_texts(name, files.cells[name])
     if None in texts:
         raise DataError(f"{files.place(texts.index(None))} has no {what} (column '{name}'); add it, or remove the row")
     return [text for text in texts if text is not None]
@@ -151,7 +152,7 @@ def _groups(files: TableFiles, site: Ids, data: DataSection) -> Ids:
     if not data.group:
         return np.arange(len(site))
     number: dict[tuple[int, str], int] = {}
-    texts = [cell_text(cell) for cell in files.cells[data.group]]
+    texts = cell_texts(data.group, files.cells[data.group])
     keys = [(int(own), f"row {i}" if texts[i] is None else f"group {texts[i]}") for i, own in enumerate(site)]
     return np.array([number.setdefault(key, len(number)) for key in keys], np.int64)  # as they come at their site
 

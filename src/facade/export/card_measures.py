@@ -26,7 +26,13 @@ def measures_section(run: History, groups: Sequence[tuple[str, list[int]]], same
         if nodes:
             lines.append(f"| {name} | {' | '.join(_cell(run, measure, nodes) for measure in others)} |")
     explained = "; ".join(f"{measure.word}: {measure.says}" for measure in others)
-    return "\n".join(lines) + f"\n\nFor unequal classes, accuracy alone says little. {explained}."
+    return "\n".join(lines) + f"\n\nFor unequal classes, accuracy alone says little. {explained}. {_UNSURE}"
+
+
+_UNSURE = (
+    "A value without an interval is not certain: how sure it is cannot be told from the test samples, as of calibration"
+    " errors and of an AUC of 1."
+)
 
 
 def _cell(run: History, measure: Measure, nodes: list[int]) -> str:

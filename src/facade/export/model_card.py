@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from facade.analysis import metrics
-from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, noise_interval, resampled
+from facade.analysis.resampling import likely_accuracies
+from facade.analysis.statistics import LEVEL, TEST_NOISE, Interval, spread
 from facade.analysis.table import PRIORS
 from facade.export.card_measures import measures_section
 from facade.runs.history import History
@@ -128,8 +129,9 @@ def input_words(facts: dict[str, Any]) -> str:
         kind = {1: "rows", 3: "images", 4: "volumes"}.get(len(facts["shape"]), "arrays")
         return f"{kind} of {shape} numbers, {_SCALES[scale]}" + ("" if scale == "none" else _normalised(facts))
     if facts["stored"] != "uint8":
-        named = f": {', '.join(facts['inputs'])}; {_COLUMNS}" if facts.get("inputs") else ", as they are"
-        return f"rows of {shape} numbers{named}"
+        named = f": {', '.join(facts['inputs'])}; " if facts.get("inputs") else ", "
+        standardised = facts.get("standardised", bool(facts.get("inputs")))  # earlier versions said it of tables alone
+        return f"rows of {shape} numbers{named}{_COLUMNS if standardised else 'as they are'}"
     if len(facts["shape"]) != 3:
         return f"uint8 volumes of {shape}, values 0 to 255; normalisation{_normalised(facts)} of [0, 1] values"
     return (
@@ -206,8 +208,7 @@ def _accuracies(run: History, same: Sequence[int]) -> str:
 
 def _accuracy(confusion: metrics.Counts, test_of: metrics.Counts) -> tuple[float, Interval]:
     accuracy = float(metrics.accuracy(confusion).mean())
-    draws = np.array([metrics.accuracy(drawn).mean() for drawn in resampled(confusion, test_of)])
-    return accuracy, noise_interval(accuracy, draws)
+    return accuracy, spread(accuracy, likely_accuracies(confusion, test_of).mean(1))
 
 
 def _groups(run: History) -> list[tuple[str, list[int]]]:

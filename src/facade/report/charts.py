@@ -186,12 +186,13 @@ def traffic(comparison: Comparison, rows: Rows) -> Figure:
         if (drawn := rows_of(moving, what))
     ]
     alone = facts.accuracy_alone(comparison)
-    caption = "What an accuracy costs: payload that a node heard, without the final exchange."
+    caption = f"What {measure.word} costs: payload that a node heard, without the final exchange."
     if measure.lower_is_better:
         caption += " Lower is better."
     if alone is not None:
         reached = f"{alone:.1f} %" if measure.percent else f"{alone:.3f}"
-        caption += f" Training alone hears nothing and reaches {reached} over all nodes."
+        who = "sites" if comparison.of_sites else "nodes"
+        caption += f" Training alone hears nothing and reaches {reached} over all {who}."
     return Figure("traffic", f"{_capital(measure.word)} for bytes", caption, panels)
 
 

@@ -22,11 +22,12 @@ def _gains(label: str, sites: Sites, reference: str, gains: SiteValues) -> str:
         return ""
     lowest, interval = gains.means[least], gains.of(least).interval
     reach = "" if interval is None else f" [{by.difference(interval.low)}, {by.difference(interval.high)}]"
-    gain = f"{by.difference(mean)} points" if by.percent else f"{by.difference(mean)} in {by.word}"
+    word, amount = "lose" if mean < 0 else "gain", by.difference(abs(mean))
+    changed = f"{word} {amount} points" if by.percent else f"{word} {amount} in {by.word}"
     better, worse = sites.clear(reference)
     sure = [_clearly(names, word, len(sites.names)) for word, names in (("better", better), ("worse", worse)) if names]
     return (
-        f"Over {REFERENCES[reference]}, sites gain {gain} on average by {label};"
+        f"Over {REFERENCES[reference]}, sites {changed} on average by {label};"
         f" {sites.names[least]} gains least: {'+' if lowest >= 0 else ''}{by.difference(lowest)}{reach}."
         f" By their own intervals, {' and '.join(sure) or 'no site is clearly better or worse off'}."
     )

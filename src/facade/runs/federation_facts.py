@@ -31,6 +31,7 @@ def federation_facts(federation: Federation) -> Row:
         "std": federation.std,
         "scale": federation.scale,
         "inputs": [name for column in federation.columns for name in column.inputs] or None,
+        "standardised": federation.standardised,
         "sha256": _digest(federation),
     }
 

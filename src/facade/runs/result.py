@@ -18,6 +18,7 @@ from torch import nn
 
 from facade.algorithms.seeding.health import MEMORY
 from facade.analysis import metrics
+from facade.analysis.measures import ACCURACY, MEASURES
 from facade.analysis.metrics import Counts
 from facade.core import tree
 from facade.core.plan import OTHER_PRIOR
@@ -34,6 +35,7 @@ from facade.runs.environment import CODE, changed_code, environments
 from facade.runs.federation_facts import federation_without_samples
 from facade.runs.frames import evaluation_frame
 from facade.runs.honest_nodes import of_honest
+from facade.runs.measure_facts import few_values, values_of
 from facade.runs.run_directory import RunDirectory
 from facade.runs.survey_facts import survey_of
 from facade.runs.training_facts import mean_train_loss, training_facts
@@ -63,10 +65,15 @@ class Result:
 
     def __repr__(self) -> str:
         experiment, summary = self.experiment, self.summary
-        shares = ", ".join(f"{100 * share:.1f} %" for share in summary.get("clusters") or [summary["all"]])
+        by = MEASURES[experiment.evaluation.measure if "measures" in summary else ACCURACY.name]
+        if by == ACCURACY:
+            values = summary.get("clusters") or [summary["all"]]
+        else:
+            values = few_values(values_of(summary["measures"][by.name]), by)
+        shown = ", ".join("-" if value is None else by.value(value) for value in values)
         where = "" if self.run_dir is None else f", in {self.run_dir}"
         size = f"{self.n} nodes, {experiment.training.rounds} rounds"
-        return f"<Result of {experiment.algorithm['name']}: {size}, accuracy {shares}{where}>"
+        return f"<Result of {experiment.algorithm['name']}: {size}, {by.word} {shown}{where}>"
 
     @property
     def n(self) -> int:

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from facade.analysis.measures import ACCURACY, MEASURES
 from facade.core.names import short
 from facade.core.types import Row
 from facade.experiment.config import Experiment
+from facade.runs.measure_facts import few_values
 from facade.runs.training_facts import never_learned_in_words
 from facade.runtimes.recorder import Quiet
 
@@ -21,19 +23,20 @@ class Bar(Quiet):
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._task: TaskID | None = None
+        self._by = ACCURACY
 
     def start(self, experiment: Experiment, done: int) -> None:
         name, rounds = short(experiment.algorithm["name"]), experiment.training.rounds
-        self._task = self._bars.add_task(name, total=rounds, completed=done, accuracies="")
+        self._by = MEASURES[experiment.evaluation.measure]
+        self._task = self._bars.add_task(name, total=rounds, completed=done, values="")
 
     def round(self, done: int, rounds: int) -> None:
         if self._task is not None:
             self._bars.update(self._task, completed=done)
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
-        shares = judged.get("clusters") or [judged["all"]]
         if self._task is not None:
-            self._bars.update(self._task, accuracies=" ".join(f"{100 * share:.1f}" for share in shares) + " %")
+            self._bars.update(self._task, values=self._by.series(few_values(judged["measured"], self._by)))
 
     def finish(self, summary: Row) -> None:
         if facts := summary.get("never_learned"):
@@ -48,7 +51,7 @@ def shown_bar(console: Console | None = None) -> Iterator[Bar | None]:
     if not (console.is_terminal or console.is_jupyter):
         yield None
         return
-    name, accuracies = TextColumn("{task.description}"), TextColumn("{task.fields[accuracies]}")
+    name, values = TextColumn("{task.description}"), TextColumn("{task.fields[values]}")
     time = TimeRemainingColumn(elapsed_when_finished=True)
-    with Progress(name, BarColumn(), MofNCompleteColumn(), accuracies, time, console=console) as bars:
+    with Progress(name, BarColumn(), MofNCompleteColumn(), values, time, console=console) as bars:
         yield Bar(bars)

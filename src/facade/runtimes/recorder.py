@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypedDict
 
 from safetensors.torch import load_file
 
+from facade.analysis.measures import MEASURES
 from facade.core import tree
 from facade.core.types import Row
 from facade.data.federation import Federation
@@ -26,7 +27,7 @@ from facade.runs.checkpoint import Checkpoint, Checkpoints
 from facade.runs.environment import CODE, environment
 from facade.runs.guard_facts import backdoor_facts, guard_facts
 from facade.runs.honest_nodes import of_honest
-from facade.runs.measure_facts import measure_facts
+from facade.runs.measure_facts import measure_facts, measured
 from facade.runs.result import Result, health_of_heads, judge, summarise
 from facade.runs.rows import in_order
 from facade.runs.run_directory import RunDirectory
@@ -44,8 +45,8 @@ class Progress(Protocol):
         """A round is over."""
 
     def evaluated(self, done: int, judged: Row, final: bool) -> None:
-        """An evaluation is over; `judged` holds its metrics and, where known, which heads are dead or
-        alike. `final`: after the final exchange."""
+        """An evaluation is over; `judged` holds its metrics, by accuracy; `measured`, what clusters or sites come to by
+        the measure that counts; and, where known, which heads are dead or alike. `final`: after the final exchange."""
 
     def finish(self, summary: Row) -> None:
         """The run is complete; `summary` is what result.json holds."""
@@ -192,13 +193,14 @@ class Recorder:
 
     def show(self, rows: list[Row]) -> None:
         """Tell whoever watches of the rows, in order, that all nodes made since the last call."""
-        done = rows[-1]["round"]
+        done, federation, experiment = rows[-1]["round"], self.setup.federation, self.setup.experiment
+        by, bad = MEASURES[experiment.evaluation.measure], experiment.attack.nodes
         for kind in ("evaluation", "final"):  # without a final exchange, both come at once
             tested = [row for row in rows if row["kind"] == kind]
             if tested:
-                bad = self.setup.experiment.attack.nodes
                 heads = health_of_heads(list(of_honest((row for row in rows if row["kind"] == "round"), bad)))
-                judged = judge(tested, self.setup.federation.cluster, bad, self.setup.federation.sites) | heads
+                judged = judge(tested, federation.cluster, bad, federation.sites) | heads
+                judged["measured"] = measured(list(of_honest(tested, bad)), federation, by)
                 self._progress.evaluated(done, judged, final=kind == "final")
         self._progress.round(done, self.setup.plan.rounds)
 

@@ -93,21 +93,21 @@ go](data.md#real-federations)).
 
 Each split divides every site's samples anew in training, validation and test; a site is tested on its own samples.
 All methods train alike and choose among the same three learning rates, for land mines also between two losses, by the
-mean over sites and splits on validation samples of other splits: 101 to 110, for images 101 alone. What they get is read
-on splits 1 to 10 (images: 1 to 5). Numbers are per cent: the area under the ROC curve (AUC) where there are two
+mean over sites and splits on validation samples of other splits: 101 to 110, for images 101 alone. What they get is
+read on splits 1 to 10 (images: 1 to 5). Numbers are per cent: the area under the ROC curve (AUC) where there are two
 classes, else accuracy, with 95 % intervals over splits (Student's t); differences are taken split by split.
 
-Designs (model, rounds, weight decay, grid, heads, how heads start) were chosen by hand on splits 101 to 110, test numbers
-in sight, for land mines among some forty. Splits 1 to 10 had been read for land mines before, with the last layer alone
-as head: foliated fields missed what was asked for (the line "farthest"). Other seeds divide the same rows, so splits overlap: intervals tell how much
-splits differ, not other fields or hospitals, and are narrower than those of independent data would be.
+Designs (model, rounds, weight decay, grid, heads, how heads start) were chosen by hand on splits 101 to 110, test
+numbers in sight, for land mines among some forty. Splits 1 to 10 had been read for land mines before, with the last
+layer alone as head: foliated fields missed what was asked for (the line "farthest"). Other seeds divide the same rows,
+so splits overlap: intervals tell how much splits differ, not other fields or hospitals, and are narrower than those of
+independent data would be.
 
 "farthest" is FACADE whose heads start as far apart as nodes can make them (`seeding = "farthest"`), "whole models" the
 same with all of the model as head (`split = "all"`), "as published" starts heads by chance (`"none"`). "class-means" is
 the default, which groups nodes by looks, told how many heads there may be, and "auto" finds that number itself; both
-ask whether heads are worth it and share one head, as EL does, where they find they are not.
-Grids, rounds and heads are those of the experiments of the same names. On land mines FACADE is judged by "whole models",
-elsewhere by "farthest".
+ask whether heads are worth it and share one head, as EL does, where they find they are not. Grids, rounds and heads are
+those of the experiments of the same names. On land mines FACADE is judged by "whole models", elsewhere by "farthest".
 
 ## Where FACADE does not help
 
@@ -158,16 +158,16 @@ _END = """
 ## What to take from it
 
 * Land mines: heads part foliated from bare ground in every split, and both gain, as they do however heads start. Nine
-  values and 64 units are little: where the whole small model is head, foliated fields gain half a point more. The margin
-  over EL depends on the design: without weight decay EL gains on both kinds of ground, and on bare ground FACADE's lead
-  is no longer clear. DePRL, with a head for every field, is as good on foliated ground.
+  values and 64 units are little: where the whole small model is head, foliated fields gain half a point more. The
+  margin over EL depends on the design: without weight decay EL gains on both kinds of ground, and on bare ground
+  FACADE's lead is no longer clear. DePRL, with a head for every field, is as good on foliated ground.
 * Heart disease: four hospitals are too few for groups. In most splits switzerland has a head of its own, and
   learns from 63 patients. EL serves all four about as well or better. switzerland has eight healthy patients, three of
   them to test on: nothing can be said of it.
 * SURF histograms: the worst domain is caltech, the largest, which wants every picture there is; heads take some away.
   dslr and webcam gain a little, within the noise. Groups differ from split to split.
 * The default seeding did not find groups in land mines or hospitals, though on land mines they are worth having. Its
-  survey comes close: in split 102 it parts foliated from bare with one field of 29 on the wrong side, but bare fields are
-  sure of it by 1.1 standard errors in the mean, where 2.5 are asked for. Where sites are real, compare
+  survey comes close: in split 102 it parts foliated from bare with one field of 29 on the wrong side, but bare fields
+  are sure of it by 1.1 standard errors in the mean, where 2.5 are asked for. Where sites are real, compare
   `seeding = "farthest"` on validation samples.
 """

@@ -1,10 +1,10 @@
 """A process that computes runs for a sweep: one request per line in, one event per line out.
 
 Request: {"path": run directory, "experiment": the resolved experiment}. Events: {"done": rounds} while
-a run is under way, with "accuracies" (one per cluster, or, where these are not known, of all sites and of the worst)
-when it was tested, then {"ended": "finished"}, {"ended": "failed", "reason": ...}, {"ended": "stopped"}, or
-{"ended": "busy", "reason": ...} where another process is computing the run. Runs are resumed where there is something
-to resume.
+a run is under way, with "values" (one per cluster, or, where these are not known, the mean and the worst of sites,
+by the measure that counts) when it was tested, then {"ended": "finished"}, {"ended": "failed", "reason": ...},
+{"ended": "stopped"}, or {"ended": "busy", "reason": ...} where another process is computing the run. Runs are resumed
+where there is something to resume.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from facade.analysis.measures import MEASURES
 from facade.errors import FacadeError, StoppedError, StorageError
 from facade.experiment.config import Experiment
 from facade.files import store
+from facade.runs.measure_facts import few_values
 from facade.runs.run_directory import BusyError
 from facade.runtimes import local
 from facade.runtimes.recorder import Quiet
@@ -35,6 +37,7 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
 
     class EventProgress(Quiet):
         def start(self, experiment: Experiment, done: int) -> None:
+            self.by = MEASURES[experiment.evaluation.measure]
             on_event({"done": done})
 
         def round(self, done: int, rounds: int) -> None:
@@ -42,7 +45,7 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
 
         def evaluated(self, done: int, judged: Event, final: bool) -> None:
             if not final:
-                on_event({"done": done, "accuracies": _accuracies(judged)})
+                on_event({"done": done, "values": few_values(judged["measured"], self.by)})
 
     failure = path.with_name(f"{path.name}-failure.txt")
     with contextlib.suppress(OSError):
@@ -58,10 +61,6 @@ def compute(experiment: Experiment, path: Path, on_event: Callable[[Event], None
     except Exception as error:  # a mistake in a user's own algorithm or model
         return {"ended": "failed", "reason": _written(error, failure)}
     return {"ended": "finished"}
-
-
-def _accuracies(judged: Event) -> list[float]:
-    return judged["clusters"] if "clusters" in judged else [judged["all"], judged["worst_node"]]
 
 
 def _written(error: Exception, file: Path) -> str:
