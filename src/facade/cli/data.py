@@ -34,8 +34,8 @@ def get(
     from facade.data.download import get as fetch
 
     with Progress("{task.description}", DownloadColumn(), TimeRemainingColumn(), console=err) as bar:
-        task = bar.add_task(name, total=None)
-        place = fetch(name, root, lambda done, total: bar.update(task, completed=done, total=total))
+        task = bar.add_task(name, total=None, visible=False)
+        place = fetch(name, root, lambda done, total: bar.update(task, completed=done, total=total, visible=True))
     write(f"{name} is in {place}\n")
 
 
