@@ -9,16 +9,20 @@ import pytest
 
 from facade import run
 from facade.core import tree
+from facade.errors import ExperimentError
+from facade.peers.after import archive
 from facade.peers.after.outcome import Outcome
 from facade.peers.after.study_facts import all_studies, to_play
 from facade.peers.local_network import Processes, founded
 from facade.peers.node.side_by_side import Asked, run_side_by_side
+from facade.peers.trust import identity
 from facade.peers.trust.founding import Terms, finish_rotation, found_federation, rotate_site
 from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import Change, changed, load
 from facade.peers.trust.site import Settings
-from facade.peers.trust.studies import study_of
-from peers.makers import QUICK, after_training, logged, tiny, until
+from facade.peers.trust.studies import refuse_same_subject, study_of
+from facade.runs.run_directory import RunDirectory
+from peers.makers import QUICK, after_training, federation, logged, tiny, until
 from peers.memory import opened, run_all
 
 THREE = ('data.clusters="2:1"', "topology.degree=2", "training.rounds=4", "evaluation.every=2")
@@ -132,7 +136,8 @@ def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_
     assert (export.code, "several studies (main, lungs); say which one: --study" in export.err) == (2, True)
     assert command("node", "export", "--home", home, "-o", tmp_path / "model", "--study", "lungs").code == 0
     log, replayed = study_of(home, "lungs").run / "log.jsonl", ("--replay", home)
-    assert command("network", "audit", log, "--membership", listed, *replayed).code == 0, "the study is found by its list"
+    audit = command("network", "audit", log, "--membership", listed, *replayed)
+    assert audit.code == 0, "the study is found by its list"
     for name in ("main", "lungs"):
         before = sorted(path.name for path in study_of(home, name).run.iterdir())
         moved = Path(command("node", "archive", "--home", home, "--study", name).out.removeprefix("Moved to ").strip())
@@ -141,9 +146,9 @@ def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_
         assert (moved / "membership.json").exists()
     assert not study_of(home, "main").is_there
     assert not study_of(home, "lungs").directory.exists()
-    table = command("node", "studies", "--home", home).out.splitlines()
-    assert [line.split()[:6] for line in table[2:]] == [
-        [facts.study, "archived", facts.federation, "1", "4", "of"] for facts in all_studies(home)[1:]
+    table = [line.split() for line in command("node", "studies", "--home", home).out.splitlines()]
+    assert [cells[:7] for cells in table if "archived" in cells] == [
+        [facts.study, "archived", facts.federation, "1", "4", "of", "4"] for facts in all_studies(home)
     ]
     again = command("node", "add-study", "lungs", listed, "--home", home)
     assert (again.code, "already" in again.err) == (2, True), "a member that begins again would take back messages"
@@ -152,7 +157,8 @@ def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_
 @pytest.fixture
 def finished(tmp_path):
     """Two sites that have finished a run, one after another in memory."""
-    two = ('data.clusters="1:1"', "topology.name=complete", "training.rounds=1", "evaluation.every=1")
+    rounds = ("training.rounds=1", "evaluation.every=1", "algorithm.warmup=0")
+    two = ('data.clusters="1:1"', "topology.name=complete", *rounds)
     with founded(tiny(*two), tmp_path, "patient", QUICK) as sites:
         with opened(sites.homes) as nodes:
             run_all(nodes)
@@ -196,8 +202,6 @@ def test_what_cannot_be_put_away_is_said(finished, tmp_path, command):
     assert (early.code, "is not finished" in early.err, "--give-up" in early.err) == (2, True, True)
     unknown = command("node", "archive", "--study", "lung", "--home", home)
     assert (unknown.code, "unknown study 'lung'; did you mean 'lungs'?" in unknown.err) == (2, True)
-    from facade.runs.run_directory import RunDirectory
-
     with RunDirectory(home / "run").claimed():
         running = command("node", "archive", "--study", "main", "--home", home)
     assert (running.code, "is being played; stop the node with SIGTERM" in running.err) == (2, True)
@@ -207,8 +211,6 @@ def test_what_cannot_be_put_away_is_said(finished, tmp_path, command):
 
 def test_an_archive_that_was_interrupted_goes_on(finished, command, monkeypatch):
     home = finished[0].homes[0]
-    from facade.peers.after import archive
-
     replace = archive.os.replace
 
     def interrupted(source, target):
@@ -306,6 +308,17 @@ def test_a_later_list_of_a_study_is_no_study_of_its_own(finished, tmp_path, comm
     assert (refused.code, "which study 'main' plays" in refused.err) == (2, True)
 
 
+def test_a_list_cannot_name_a_certificate_by_which_a_member_of_another_study_would_be_shut_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(identity.secrets, "token_hex", lambda count: "7" * 16)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first, second = (federation(tmp_path / name) for name in ("first", "second"))
+    lungs = study_of(first.home("a"), "lungs")
+    with pytest.raises(ExperimentError, match=r"of 'a' with the same subject as another one that study 'main' lists"):
+        refuse_same_subject(first.home("a"), lungs, second.membership)
+    refuse_same_subject(first.home("a"), lungs, first.membership)
+
+
 def test_two_studies_by_the_same_list_are_refused_before_either_takes_back_the_others_messages(finished, command):
     sites, _ = finished
     home = sites.homes[0]
@@ -315,8 +328,6 @@ def test_two_studies_by_the_same_list_are_refused_before_either_takes_back_the_o
 
 
 def test_a_new_certificate_is_used_when_the_lists_of_all_studies_have_it(finished, tmp_path, command):
-    from facade.errors import ExperimentError
-
     sites, other = finished
     home = sites.homes[0]
     put_in_place(sites, "lungs", list_of(sites, other, tmp_path))

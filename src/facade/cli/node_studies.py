@@ -35,21 +35,29 @@ def studies(home: Home = Path("."), as_json: Json = False) -> None:
         )
     table.add_column("directory", overflow="fold")
     for facts in found:
-        table.add_row(*_cells(facts), style=_STYLES.get(facts.state))
+        table.add_row(*_cells(facts, home), style=_STYLES.get(facts.state))
     print_to.print(table)
     for facts in found:
         if facts.says:
-            print_to.print(f"{facts.study} is {facts.state}: {facts.says}", soft_wrap=True)
+            print_to.print(f"{facts.study}: {facts.says}", soft_wrap=True)
     if as_json:
         write_json([asdict(facts) for facts in found])
 
 
-def _cells(facts: StudyFacts) -> list[str]:
-    """A line of the table; what is not known is left empty."""
+def _cells(facts: StudyFacts, home: Path) -> list[str]:
+    """A line of the table; what is not known is left empty. Its directory is told from the home on."""
     epoch = "" if facts.epoch is None else str(facts.epoch)
     where = "" if facts.rounds is None else f"{min(facts.round or 0, facts.rounds)} of {facts.rounds}"
     accuracy = "" if facts.accuracy is None else f"{facts.accuracy:.1%}"
-    return [facts.study, facts.state, facts.federation or "", epoch, where, accuracy, facts.directory]
+    return [
+        facts.study,
+        facts.state,
+        facts.federation or "",
+        epoch,
+        where,
+        accuracy,
+        str(Path(facts.directory).relative_to(home)),
+    ]
 
 
 def add_study(
@@ -79,7 +87,7 @@ def _data_of(site: Site, name: str) -> str:
         return f"It is played with its own data, of [study.{name}.data] in node.toml."
     if site.settings.data:
         return f"It is played with this site's [data]; for others, add [study.{name}.data] to node.toml."
-    return "It brings its own data, for node.toml names none."
+    return "The experiment brings its own data; node.toml names none for it."
 
 
 def archive(

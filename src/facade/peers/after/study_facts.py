@@ -45,14 +45,17 @@ class StudyFacts:
 
 def all_studies(home: Path) -> list[StudyFacts]:
     """All studies of a site, those put away included."""
-    settings = Settings.load(home)
-    facts = [study_facts(study, settings.of_study(study.name)) for study in studies_of(home)]
-    return facts + [_archived(study) for study in archived_studies(home)]
+    settings, archived = Settings.load(home), archived_studies(home)
+    studies = [study for study in studies_of(home) if study.is_there or not archived]
+    facts = [study_facts(study, settings.of_study(study.name)) for study in studies]
+    return facts + [_archived(study) for study in archived]
 
 
 def study_facts(study: Study, settings: Settings) -> StudyFacts:
     """How far a study is."""
     where = str(study.directory)
+    if not study.is_there:
+        return StudyFacts(study.name, "waiting", where, says=f"its list is yet to be put there, as {study.list_path}")
     try:
         lists = _followed(study, settings)
         status, finished = _status(study.run), study.is_finished

@@ -10,7 +10,7 @@ from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Member, Membership, load, read, verified
 from facade.peers.trust.site import Site, check_playable
-from facade.peers.trust.studies import EPOCHS
+from facade.peers.trust.studies import EPOCHS, refuse_same_subject
 
 
 class NextEpochError(Exception):
@@ -86,6 +86,7 @@ class FollowedLists:
         if not self.epochs.follows(membership):
             return
         membership.refuse_expired()
+        refuse_same_subject(self._site.home, self._site.study, membership)
         if membership.has(settings.id):
             check_playable(self._site, membership)
         store.replace(self._kept / f"{membership.epoch}.json", content, store.PRIVATE)

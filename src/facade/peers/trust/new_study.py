@@ -9,7 +9,7 @@ from facade.files import store
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Membership, read, verified
 from facade.peers.trust.site import SETTINGS, Site, check_playable
-from facade.peers.trust.studies import Study, check_study, lists_of, played_by, studies_of
+from facade.peers.trust.studies import Study, check_study, lists_of, played_by, refuse_same_subject, studies_of
 
 
 def add_study(home: Path, name: str, path: Path, ask: Ask = cannot_ask) -> tuple[Site, Membership]:
@@ -44,6 +44,7 @@ def _checked(site: Site, content: bytes, path: Path) -> Membership:
         ) from None
     site.find_in(membership)
     membership.refuse_expired()
+    refuse_same_subject(site.home, site.study, membership)
     check_playable(site, membership)
     for other in played_by(site.home, {membership.digest}):
         raise ExperimentError(f"{path} is the list of study '{other.name}' ({other.directory}) already")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from facade.errors import ExperimentError, unknown
+from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Membership, OtherRunError, read, signed_list
 
 MAIN = "main"
@@ -167,6 +168,28 @@ def played_by(home: Path, digests: Set[bytes]) -> list[Study]:
         if any(listed.digest in digests for listed in _readable(study.kept_lists or [study.list_path]))
     ]
     return sorted(found, key=lambda study: not study.kept_lists)
+
+
+def refuse_same_subject(home: Path, study: Study, membership: Membership) -> None:
+    """ExperimentError for a list with a certificate that has the subject of another one in another study's list: TLS
+    looks trusted ones up by it, so a member of one study could shut out one of the other."""
+    others = [other for other in studies_of(home) if other != study]
+    taken = {
+        identity.parsed(pem).subject: (identity.fingerprint(pem), other.name)
+        for other in others
+        for listed in lists_of([other])
+        for member in listed.members
+        for pem in member.certificates
+    }
+    for member in membership.members:
+        for pem in member.certificates:
+            fingerprint, name = taken.get(identity.parsed(pem).subject, ("", ""))
+            if fingerprint and fingerprint != identity.fingerprint(pem):
+                raise ExperimentError(
+                    f"the list of epoch {membership.epoch} has a certificate of '{member.id}' with the same subject as"
+                    f" another one that study '{name}' lists, and TLS would take the one for the other; have that site"
+                    " make a new one: facade node rotate"
+                )
 
 
 def refuse_twin(home: Path, study: Study) -> None:
