@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,29 +20,39 @@ if TYPE_CHECKING:
     from facade.data.federation import Federation
     from facade.data.samples import Dataset
     from facade.experiment.config import Experiment
-    from facade.peers.trust.site import Site
 
 
-def federation_of(site: Site, membership: Membership, experiment: Experiment, number: int) -> Federation:
-    """This site's data as a federation in which all others hold nothing."""
-    from facade.data.load import load as load_data
-    from facade.data.samples import Holdings
+@dataclass(frozen=True)
+class OwnData:
+    """What a site says of its data."""
 
-    if site.settings.data.get("source", "experiment") == "experiment":
-        if experiment.data.source == "given":
-            raise ExperimentError(
-                f"{site.home / 'node.toml'} does not say where this site's data are, and the experiment brings none;"
-                " add [data] with source, root and path"
-            )
-        described = f"{experiment.seed} {experiment.data.model_dump_json()}"
-        whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
-        if schema_of_data(whole) != membership.schema_:
-            raise ExperimentError("the data of this site are not what the membership list describes (schema)")
-        rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
-        return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
-    written = _with_schema(site.settings.data, membership.schema_)
-    dataset = site.once(json.dumps(written, default=str), lambda: _dataset(written))
-    return _own_federation(dataset, membership.schema_, membership.n, number)
+    written: dict[str, Any]
+    """[data] of its node.toml."""
+    where: Path
+    """That node.toml."""
+    once: Callable[[str, Callable[[], Any]], Any]
+    """Gives the data that a function loads, described by a text: those that were loaded last, if they are the same."""
+
+    def federation(self, membership: Membership, experiment: Experiment, number: int) -> Federation:
+        """This site's data as a federation in which all others hold nothing."""
+        from facade.data.load import load as load_data
+        from facade.data.samples import Holdings
+
+        if self.written.get("source", "experiment") == "experiment":
+            if experiment.data.source == "given":
+                raise ExperimentError(
+                    f"{self.where} does not say where this site's data are, and the experiment brings none;"
+                    " add [data] with source, root and path"
+                )
+            described = f"{experiment.seed} {experiment.data.model_dump_json()}"
+            whole: Federation = self.once(described, lambda: load_data(experiment.data, experiment.seed))
+            if schema_of_data(whole) != membership.schema_:
+                raise ExperimentError("the data of this site are not what the membership list describes (schema)")
+            rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
+            return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
+        written = _with_schema(self.written, membership.schema_)
+        dataset: Dataset = self.once(json.dumps(written, default=str), lambda: _dataset(written))
+        return _own_federation(dataset, membership.schema_, membership.n, number)
 
 
 def _with_schema(written: dict[str, Any], schema: Schema) -> dict[str, Any]:

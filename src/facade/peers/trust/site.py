@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from facade.core.names import is_foreign
 from facade.errors import ExperimentError, FacadeError, first_mistake
-from facade.peers.trust import identity, own_data
+from facade.peers.trust import identity
 from facade.peers.trust.ceilings import Ceilings, refuse_excess
 from facade.peers.trust.identity import Ask
 from facade.peers.trust.membership import Membership, load
+from facade.peers.trust.own_data import OwnData
 from facade.peers.trust.studies import MAIN, Study, check_study, study_of
 
 if TYPE_CHECKING:
@@ -217,7 +218,8 @@ def set_up(site: Site, membership: Membership) -> Setup:
     from facade.experiment import setup
 
     experiment, number = _experiment(site, membership), membership.number(site.settings.id)
-    federation = own_data.federation_of(site, membership, experiment, number)
+    own = OwnData(site.settings.data, site.home / SETTINGS, site.once)
+    federation = own.federation(membership, experiment, number)
     parts = setup.set_up(experiment, federation, membership.founding_size)
     _refuse_infinities(parts)
     return parts
