@@ -231,15 +231,16 @@ def test_a_study_that_fails_does_not_stop_the_others_and_is_named(finished, tmp_
     put_in_place(sites, "lungs", list_of(sites, other, tmp_path))
     third = other.model_copy(update={"name": "hearts", "seed": 9})
     put_in_place(sites, "hearts", list_of(sites, third, tmp_path))
+    absent = '\n[study.hearts.data]\nsource = "npz"\nroot = "/nowhere"\npath = "absent.npz"\n'
     for home in sites.homes:
-        with (home / "node.toml").open("a") as settings:
-            settings.write('\n[study.hearts.data]\nsource = "npz"\nroot = "/nowhere"\npath = "absent.npz"\n')
+        (home / "node.toml").write_text("threads = 5\n" + (home / "node.toml").read_text() + absent)
     with Processes([]) as processes:
         for home in sites.homes:
             processes.start(home, plays_all)
         for says in ended(processes).values():
             assert (says["lungs"], "absent.npz" in says["hearts"]) == ("", True)
     assert state_of(sites, "lungs") == simulated(other)
+    assert logged(study_of(home, "lungs").directory, "started")[0]["threads"] == 2, "two studies share five"
     (study_of(home, "lungs").run / "outcome.json").rename(tmp_path / "aside")
     (study_of(home, "lungs").run / "recovery.jsonl").unlink()
     for newest in (study_of(home, "lungs").run / "checkpoints").iterdir():
@@ -285,6 +286,16 @@ def test_mistakes_in_what_node_toml_says_of_a_study_are_one_sentence(line, says,
         settings.write(f"\n{line}\n")
     ended = command("node", "studies", "--home", home)
     assert (ended.code, says in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Lungs", "is not possible; use up to 32"), ("main", "'main' is the study")]
+)
+def test_a_directory_that_cannot_be_a_study_is_named(name, says, tmp_path, command):
+    home = federation(tmp_path).home("a")
+    (home / "studies" / name).mkdir(parents=True)
+    ended = command("node", "studies", "--home", home)
+    assert (ended.code, f"{home}/studies/{name} cannot be a study" in ended.err, says in ended.err) == (2, True, True)
 
 
 def test_the_list_of_a_further_study_must_be_signed_by_an_admin_of_that_study(finished, tmp_path, command):

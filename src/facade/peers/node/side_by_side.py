@@ -49,6 +49,7 @@ class Asked:
     baseline: bool = False
     without_quorum: bool = False
     shared_port: bool = False
+    """Whether others on this machine may hold the port as well."""
 
 
 def run_side_by_side(
@@ -138,7 +139,10 @@ class _SideBySide:
             return node
 
         with RunDirectory(site.run).claimed():
-            return run_out(opened, self._asked.baseline)
+            try:
+                return run_out(opened, self._asked.baseline)
+            finally:
+                self._nodes.pop(study.name, None)  # its data take memory
 
     def close(self) -> None:
         """Answer nobody any more. Of studies that are still played nothing is waited for: what is on disk is whole."""

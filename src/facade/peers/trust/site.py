@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import threading
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,8 @@ _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 
 
 SETTINGS = "node.toml"
+_filtering = threading.Lock()
+"""What is done about warnings is the whole process's, and each study has a thread."""
 OPENS_NOTHING = frozenset({"digits", "synthetic"})
 """Sources of data that open no path, so that an experiment may choose them for a site."""
 
@@ -233,7 +236,7 @@ def check_playable(site: Site, membership: Membership) -> None:
 
     experiment, schema = _experiment(site, membership), membership.schema_
     try:
-        with warnings.catch_warnings():
+        with _filtering, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the list is played by
             inputs = Inputs(tuple(schema.shape), schema.mean, schema.std, schema.scale)
             algorithm, _ = setup.planned(experiment, membership.founding_size)

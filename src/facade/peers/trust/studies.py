@@ -91,11 +91,23 @@ def study_of(home: Path, name: str) -> Study:
 def studies_of(home: Path) -> list[Study]:
     """All studies of a site that are not put away; `main` also where there is none at all, for its list may be to
     come."""
-    below = home / STUDIES
-    names = sorted(path.name for path in below.iterdir() if path.is_dir()) if below.is_dir() else []
-    others = [study_of(home, name) for name in names if not name.startswith(".")]
+    others = [_named(home, path) for path in _directories(home / STUDIES)]
     main = study_of(home, MAIN)
     return [main, *others] if main.is_there or not others else others
+
+
+def _directories(path: Path) -> list[Path]:
+    """Those in a directory, if there is one; hidden ones are left out."""
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    return [one for one in inside if one.is_dir() and not one.name.startswith(".")]
+
+
+def _named(home: Path, directory: Path) -> Study:
+    try:
+        check_study(directory.name)
+        return study_of(home, directory.name)
+    except ExperimentError as error:
+        raise ExperimentError(f"{directory} cannot be a study, move or rename it: {error}") from None
 
 
 def chosen_studies(home: Path, names: Sequence[str]) -> list[Study]:
@@ -119,8 +131,7 @@ def the_study(home: Path, name: str | None) -> Study:
 
 def archived_studies(home: Path) -> list[Study]:
     """Those that were put away."""
-    below = home / ARCHIVE
-    return [Study(path.name, path) for path in sorted(below.iterdir()) if path.is_dir()] if below.is_dir() else []
+    return [Study(path.name, path) for path in _directories(home / ARCHIVE)]
 
 
 def lists_of(studies: Iterable[Study]) -> Iterator[Membership]:
