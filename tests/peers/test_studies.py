@@ -2,6 +2,7 @@
 one under way are real processes that talk over TLS."""
 
 import json
+import shutil
 import threading
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from facade.peers.trust import identity
 from facade.peers.trust.founding import Terms, finish_rotation, found_federation, rotate_site
 from facade.peers.trust.identity import Join
 from facade.peers.trust.membership import Change, changed, load
+from facade.peers.trust.new_study import add_study
 from facade.peers.trust.site import Settings
 from facade.peers.trust.studies import refuse_same_subject, study_of
 from facade.runs.run_directory import RunDirectory
@@ -102,27 +104,35 @@ def test_two_studies_side_by_side_reach_the_bits_of_the_simulator_also_after_kil
     assert [len(logged(home, "started")) for home in homes] == [2, 2]
 
 
-def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_put_away(tmp_path, command):
-    with founded(FIRST, tmp_path, "patient", QUICK) as sites:
+@pytest.fixture(scope="module")
+def one_after_the_other(tmp_path_factory):
+    """Three sites that have played `main` and then, in the same homes, `lungs`; and the list of the latter."""
+    base = tmp_path_factory.mktemp("one-after-the-other")
+    with founded(FIRST, base, "patient", QUICK) as sites:
         with opened(sites.homes) as nodes:
             run_all(nodes)
-        home, listed = sites.homes[0], tmp_path / "lungs.json"
-        listed.write_text(list_of(sites, SECOND, tmp_path))
-        for site in sites.homes:
-            added = command("node", "add-study", "lungs", listed, "--home", site)
-            assert (added.code, "the list of 'lungs', epoch 1, 3 members" in added.out) == (0, True), added.err
-            assert "It is played with this site's [data]; for others, add [study.lungs.data]" in added.out
-        again = command("node", "add-study", "lungs-2", listed, "--home", home)
-        assert (again.code, "is the list of study 'lungs'" in again.err) == (2, True)
-        assert [study.name for study in to_play(home, [])] == ["lungs"]
+        listed = base / "lungs.json"
+        listed.write_text(list_of(sites, SECOND, base))
         with Processes([]) as processes:
-            for site in sites.homes:
-                processes.start(site, plays_all)
+            for home in sites.homes:
+                add_study(home, "lungs", listed)
+                assert [study.name for study in to_play(home, [])] == ["lungs"]
+                processes.start(home, plays_all)
             assert ended(processes) == {home.name: {"lungs": ""} for home in sites.homes}
+    return sites, listed
+
+
+def test_one_study_after_the_other_in_one_home_reaches_the_bits_of_the_simulator(one_after_the_other, command):
+    sites, _ = one_after_the_other
     assert (state_of(sites, "main"), state_of(sites, "lungs")) == (simulated(FIRST), simulated(SECOND))
-    assert to_play(home, []) == []
-    up = command("node", "up", "--home", home)
-    assert (up.code, up.out.startswith(f"All studies of {home} are finished")) == (0, True)
+    for home in sites.homes:
+        assert to_play(home, []) == []
+        up = command("node", "up", "--home", home)
+        assert (up.code, up.out.startswith(f"All studies of {home} are finished")) == (0, True)
+
+
+def test_both_are_listed_and_shown(one_after_the_other, command):
+    home = one_after_the_other[0].homes[0]
     shown = json.loads(command("node", "studies", "--home", home, "--json").out)
     assert [(one["study"], one["federation"], one["state"], one["round"], one["rounds"]) for one in shown] == [
         ("main", "tiny", "finished", 4, 4),
@@ -132,12 +142,31 @@ def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_
     status = json.loads(command("node", "status", "--home", home, "--json").out)
     assert {name: facts["finished"] for name, facts in status.items()} == {"main": True, "lungs": True}
     assert json.loads(command("node", "status", "--home", home, "--study", "lungs", "--json").out)["id"] == "n0"
+    assert "lungs: n0: finished, epoch 1" in command("node", "status", "--home", home).out
+
+
+def test_what_is_done_with_one_study_says_which_or_asks(one_after_the_other, tmp_path, command):
+    sites, listed = one_after_the_other
+    home = sites.homes[0]
     export = command("node", "export", "--home", home, "-o", tmp_path / "model")
     assert (export.code, "several studies (main, lungs); say which one: --study" in export.err) == (2, True)
-    assert command("node", "export", "--home", home, "-o", tmp_path / "model", "--study", "lungs").code == 0
+    (study_of(home, "lungs").run / "outcome.json").rename(tmp_path / "aside")
+    export = command("node", "export", "--home", home, "-o", tmp_path / "model", "--study", "lungs")
+    (tmp_path / "aside").rename(study_of(home, "lungs").run / "outcome.json")
+    assert f"{home}/studies/lungs/run/model.safetensors is not there" in export.err, "that study is looked at"
+    back = command("node", "rollback", "--to-round", 2, "--home", home, "--study", "lungs")
+    assert (back.code, "(epoch 1) goes on from round 0, not back to round 2" in back.err) == (2, True)
     log, replayed = study_of(home, "lungs").run / "log.jsonl", ("--replay", home)
     audit = command("network", "audit", log, "--membership", listed, *replayed)
     assert audit.code == 0, "the study is found by its list"
+
+
+def test_finished_studies_are_put_away_whole_stay_listed_and_are_not_begun_again(
+    one_after_the_other, tmp_path, command
+):
+    sites, listed = one_after_the_other
+    home = tmp_path / "n0"
+    shutil.copytree(sites.homes[0], home)
     for name in ("main", "lungs"):
         before = sorted(path.name for path in study_of(home, name).run.iterdir())
         moved = Path(command("node", "archive", "--home", home, "--study", name).out.removeprefix("Moved to ").strip())
@@ -151,7 +180,7 @@ def test_one_study_after_the_other_in_one_home_and_the_first_is_kept_listed_and_
         [facts.study, "archived", facts.federation, "1", "4", "of", "4"] for facts in all_studies(home)
     ]
     again = command("node", "add-study", "lungs", listed, "--home", home)
-    assert (again.code, "already" in again.err) == (2, True), "a member that begins again would take back messages"
+    assert (again.code, "is the list of study 'lungs-20" in again.err) == (2, True)
 
 
 @pytest.fixture
@@ -177,7 +206,8 @@ def test_a_list_of_another_federation_where_a_run_is_finished_is_no_silent_end(f
     assert (doctor.code, "PROBLEM" in doctor.out, "does not go on from it" in doctor.out) == (1, True, True)
     assert states(home) == {"main": "broken"}
     added = command("node", "add-study", "lungs", home / "membership.json", "--home", home)
-    assert added.code == 0, added.err
+    assert (added.code, "the list of 'lungs', epoch 1, 2 members" in added.out) == (0, True), added.err
+    assert "It is played with this site's [data]; for others, add [study.lungs.data]" in added.out
     assert states(home) == {"main": "finished", "lungs": "waiting"}, "each has its own list"
 
 
