@@ -134,7 +134,7 @@ def pulling_from(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
 
     def made(policy, refuse=lambda message: None, watch=lambda _: None, hold=goes_on, asked="bc", **does):
-        records, recovery = Records(journal, Metrics(0), Ledger()), Recovery(tmp_path / "recovery.jsonl")
+        records, recovery = Records(journal, Metrics(), Ledger()), Recovery(tmp_path / "recovery.jsonl")
         puller = Puller(Peers(membership, **does), records, recovery, watch, hold)
         senders = [membership.number(id) for id in does if id in asked]
         demand = Demand(3, senders, MessageForm(MESSAGE), refuse, 10, policy)

@@ -21,6 +21,7 @@ from facade.peers.node.outgoing import Outgoing
 from facade.peers.node.recovery import Recovery
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.rpc import Credentials, GrpcTransport
+from facade.peers.protocol.study_gates import StudyGates
 from facade.peers.trust import identity
 from facade.peers.trust.founding import NewSite, Terms, found_federation, found_site
 from facade.peers.trust.identity import Join
@@ -92,8 +93,16 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
         last_round,
         Limits(),
         Journal(path / "log.jsonl"),
-        Metrics(0),
+        Metrics(),
     )
+
+
+def together(*gates):
+    """Studies of one site, each (gate, members that may call)."""
+    opened = StudyGates()
+    for gate, callers in gates:
+        opened.add(gate, callers)
+    return opened
 
 
 def real_node(home):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from facade.peers.node.node import Node
 from facade.peers.protocol.headers import Reply
-from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.refusals import RefusedError
+from facade.peers.protocol.study_gates import StudyGates
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
 from facade.peers.trust.site import Site
@@ -49,7 +50,9 @@ class _MemoryTransport:
 
     def serve(self, gate, callers):
         id = self.site.settings.id
-        self.network.gates[id] = gate, self.site.certificate.decode()
+        gates = StudyGates()
+        gates.add(gate, callers)
+        self.network.gates[id] = gates, self.site.certificate.decode()
         return _MemoryServer(self.network, id)
 
 
@@ -83,21 +86,20 @@ class _MemoryLink:
 
     def call(self, request, seconds):
         network, own = self.links.network, self.links.own
-        gate, shown = network.gates.get(self.id, (None, ""))
+        gates, shown = network.gates.get(self.id, (None, ""))
         cut = network.is_cut(own.settings.id, self.id, request.round)
-        if cut or gate is None or shown not in self.links.certificates(self.id):
+        if cut or gates is None or shown not in self.links.certificates(self.id):
             raise UnreachableError("UNAVAILABLE")
         try:
-            caller = gate.admit(identity.fingerprint(own.certificate))
+            caller = gates.admit(identity.fingerprint(own.certificate))
         except RefusedError as refusal:
-            gate.refuse("?", refusal)
             raise UnreachableError(f"PERMISSION_DENIED: {refusal.reason.word}", denied=True) from None
-        if not gate.take_place(caller):
-            return Reply.parse(gate.refusal(caller, RefusedError(Reason.BUSY)).packed())
+        if not gates.take_place(caller):
+            return Reply.parse(gates.refuse_busy(caller).packed())
         try:
-            reply = Reply.parse(gate.answer(caller, request.packed()).packed())
+            reply = Reply.parse(gates.answer(caller, request.packed()).packed())
         finally:
-            gate.free_place(caller)
+            gates.free_place(caller)
         assert len(reply.chunk) <= self.links.largest_chunk
         return reply
 

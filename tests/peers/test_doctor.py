@@ -61,7 +61,7 @@ def test_a_round_takes_as_long_as_the_nearest_neighbours_it_needs(algorithm, tmp
     if algorithm == "local":
         assert not findings
         return
-    kind, says = findings[0]
+    kind, says, _ = findings[0]
     assert kind == "problem"  # n3 alone takes longer than the deadline
     wanted, size = (float(says.split(before)[1].split()[0]) for before in ("brings ", "messages of "))
     least = float(says.split("at least ")[1].split(" s;")[0])
@@ -125,7 +125,9 @@ def test_dates_are_judged_by_this_machine_s_clock():
 
 
 def test_for_programs_the_findings_are_one_line_of_json(command, monkeypatch):
-    monkeypatch.setattr("facade.peers.doctor.examine", lambda home, ask: [Finding("problem", "the disk is full")])
+    monkeypatch.setattr(
+        "facade.peers.doctor.examine", lambda home, ask, names: [Finding("problem", "the disk is full")]
+    )
     ended = command("node", "doctor", "--json")
     assert (ended.code, "PROBLEM  the disk is full" in ended.err) == (1, True)
     assert json.loads(ended.out) == [{"kind": "problem", "says": "the disk is full"}]

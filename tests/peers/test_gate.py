@@ -1,10 +1,10 @@
-"""The gate alone, without a network: whom it admits, and how many calls it answers at a time."""
+"""The gate alone, without a network: whom it admits, and what it answers."""
 
 import datetime
 
 import pytest
 
-from facade.peers.protocol.gate import LONGEST_WAIT, MOST_CALLS
+from facade.peers.protocol.gate import LONGEST_WAIT
 from facade.peers.protocol.headers import Kind, Reply, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.trust import identity
@@ -38,13 +38,6 @@ def test_a_certificate_is_good_between_its_dates_and_never_else(made, tmp_path, 
             door.admit(identity.fingerprint(certificate))
         assert refused.value.reason is Reason.EXPIRED
     door.journal.close()
-
-
-def test_a_member_has_few_calls_at_a_time_and_its_places_are_free_afterwards(door):
-    assert [door.take_place("b") for _ in range(MOST_CALLS + 1)] == [True] * MOST_CALLS + [False]
-    assert door.take_place("a"), "others have places of their own"
-    door.free_place("b")
-    assert door.take_place("b")
 
 
 def test_only_a_call_for_the_message_being_made_is_held(made, door):

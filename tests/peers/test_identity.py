@@ -11,14 +11,15 @@ import grpc
 import pytest
 
 from facade.errors import ExperimentError
-from facade.peers.protocol.gate import MOST_CALLS, Gate
+from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import Kind, Request, Status
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.rpc import Credentials, Link, Links, Server
+from facade.peers.protocol.study_gates import MOST_CALLS
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Change, Member, Membership, changed
-from peers.makers import federation, gate, until
+from peers.makers import federation, gate, together, until
 
 
 def unsealed(join):
@@ -40,7 +41,7 @@ class Door:
         self.gate.answer = counting
         own = Credentials(made.key("a"), made.certificate("a"))
         callers = lambda: [m for epoch in self.gate.epochs.current(self.gate.round) for m in epoch.members]  # noqa: E731
-        self.server = Server(self.gate, own, "127.0.0.1:0", callers, False)
+        self.server = Server(together((self.gate, callers)), own, "127.0.0.1:0", False)
 
     def member(self, id="a", pem=None):
         """Site a as callers have it in their list."""
@@ -293,7 +294,7 @@ def test_what_comes_compressed_is_not_unpacked(door, monkeypatch):
 
     made = door.made
     own = Credentials(made.key("a"), made.certificate("a"))
-    server = Server(door.gate, own, "127.0.0.1:0", lambda: made.membership.members, False)
+    server = Server(together((door.gate, lambda: made.membership.members)), own, "127.0.0.1:0", False)
     peer = door.member().model_copy(update={"address": f"127.0.0.1:{server.port}"})
     with link(made.key("b"), made.certificate("b"), peer) as caller, pytest.raises(RefusedError) as refusal:
         caller.call(Request(Kind.MEASURE, made.membership.digest, 1, 0, 0, 1 << 16), 10)
@@ -387,10 +388,11 @@ def test_why_nothing_can_listen_is_said(tmp_path):
     made = federation(tmp_path)
     asked = gate(made, tmp_path)
     own, others = Credentials(made.key("a"), made.certificate("a")), lambda: made.membership.members
+    gates = together((asked, others))
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = f"127.0.0.1:{somebody.getsockname()[1]}"
         with pytest.raises(ExperimentError, match="Address already in use; is another node running"):
-            Server(asked, own, taken, others, False)
+            Server(gates, own, taken, False)
     with pytest.raises(ExperimentError, match="a key or a certificate cannot be used"):
-        Server(asked, Credentials(made.key("b"), made.certificate("a")), "127.0.0.1:0", others, False)
+        Server(gates, Credentials(made.key("b"), made.certificate("a")), "127.0.0.1:0", False)
     asked.journal.close()

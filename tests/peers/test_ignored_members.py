@@ -18,7 +18,7 @@ from facade.peers.protocol.rpc import Credentials, Link, Server
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust.membership import Limits
 from facade.peers.trust.site import Settings, Site
-from peers.makers import federation, gate, logged, tiny
+from peers.makers import federation, gate, logged, tiny, together
 from peers.memory import opened, run_all
 
 QUICK = Limits(deadline=60, linger=0.5)
@@ -98,9 +98,8 @@ def test_an_ignored_member_is_turned_away_over_an_open_connection(site, ignored,
     made = federation(tmp_path / "real")
     own = gate(made, tmp_path / "real")
     own.ignores = ignored.has
-    server = Server(
-        own, Credentials(made.key("a"), made.certificate("a")), "127.0.0.1:0", lambda: made.membership.members, False
-    )
+    gates = together((own, lambda: made.membership.members))
+    server = Server(gates, Credentials(made.key("a"), made.certificate("a")), "127.0.0.1:0", False)
     listed = made.membership.members[0].model_copy(update={"address": f"127.0.0.1:{server.port}"})
     link = Link(Credentials(made.key("b"), made.certificate("b")), listed, 1 << 20)
     request = Request(Kind.PULL, made.membership.digest, 1, 0, 0, 100)

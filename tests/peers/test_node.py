@@ -16,11 +16,11 @@ from facade.peers.node import node as site_node
 from facade.peers.node import playing
 from facade.peers.node.checkpoints import LostCheckpointError
 from facade.peers.node.followed_lists import NextEpochError
-from facade.peers.node.journal import Journal, Metrics
+from facade.peers.node.journal import Journal
 from facade.peers.node.outgoing import DivergedReplayError
 from facade.peers.node.recovery import Recovery
 from facade.peers.node.round_pulls import BehindError, ShutOutError
-from facade.peers.node.shortages import read_notice
+from facade.peers.node.shortages import Shortages, read_notice
 from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.start_up import StartUp
 from facade.peers.protocol import rpc
@@ -68,7 +68,7 @@ def scripted(node, *answers):
 
 def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     closed = []
-    for kind in (Journal, Metrics, Links):
+    for kind in (Journal, Shortages, Links):
         close = kind.close
         monkeypatch.setattr(kind, "close", lambda self, close=close: (closed.append(type(self)), close(self)))
 
@@ -78,7 +78,7 @@ def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     monkeypatch.setattr(rpc, "Server", taken)
     with pytest.raises(ExperimentError, match="cannot be listened on"):
         real_node(home)
-    assert closed == [Links, Metrics, Journal]
+    assert closed == [Links, Shortages, Journal]
 
 
 def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):

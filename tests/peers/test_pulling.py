@@ -117,7 +117,7 @@ def test_chunks_grow_up_to_what_the_list_allows(limit, most, tmp_path, monkeypat
     monkeypatch.setattr(sys.modules[Peers.__module__], "MESSAGE", message)
     membership = federation(tmp_path, limits=Limits(chunk=limit)).membership
     journal, peers = Journal(tmp_path / "log.jsonl"), Peers(membership, b="serves_and_notes_how_much_is_asked_for")
-    records = Records(journal, Metrics(0), Ledger())
+    records = Records(journal, Metrics(), Ledger())
     puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None, goes_on)
     demand = Demand(3, [1], MessageForm(message), lambda message: None, 10, Patient(LIMITS))
     assert list(puller.pull(membership, 0, demand)) == [1]

@@ -17,6 +17,7 @@ from facade.cli.console import out
 from facade.cli.demo import demo
 from facade.cli.export import export, recommend
 from facade.cli.list import list_
+from facade.cli.node_studies import add_study, archive, studies
 from facade.cli.paper import paper
 from facade.cli.report import report
 from facade.cli.run import run
@@ -77,4 +78,7 @@ app.command()(paper)
 app.command()(study)
 app.add_typer(data.app, name="data")
 app.add_typer(network.app, name="network")
+node.app.command("studies")(studies)
+node.app.command("add-study")(add_study)
+node.app.command("archive")(archive)
 app.add_typer(node.app, name="node")

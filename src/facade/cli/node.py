@@ -14,6 +14,8 @@ from facade.errors import ExperimentError, need
 app = typer.Typer(help="One site of a network of real peers.", no_args_is_help=True)
 
 Home = Annotated[Path, typer.Option(help="The site's directory.")]
+OneStudy = Annotated[str | None, typer.Option("--study", help="Which study; needed where there are several.")]
+Studies = Annotated[list[str] | None, typer.Option("--study", help="Only this study. Repeatable.")]
 
 
 def need_extra() -> None:
@@ -75,41 +77,49 @@ def rotate(
 @app.command()
 def up(
     home: Home = Path("."),
+    study: Studies = None,
     baseline: Annotated[bool, typer.Option("--baseline", help="Also train a model alone, to see the gain.")] = False,
     without_quorum: Annotated[
         bool, typer.Option("--without-quorum", help="Go on also where too few members answer.")
     ] = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Take part until the experiment is finished. SIGTERM: leave in good order; start again any time."""
+    """Take part until the experiment is finished, in all studies that are not. SIGTERM: leave in good order; start
+    again any time."""
     need_extra()
-    from facade.cli.site_lines import SiteLines
-    from facade.peers.node.node import run
+    from facade.cli.node_up import play_one, play_side_by_side
+    from facade.peers.after.study_facts import to_play
     from facade.peers.node.shutdown import LeftError, end_process, leaving_on_signals
+    from facade.peers.node.side_by_side import Asked
 
-    lines = SiteLines(lambda line: err.print(line, soft_wrap=True))
+    studies, asked, ask = to_play(home, study or []), Asked(baseline, without_quorum), asking(passphrase_file)
+    if not studies:
+        out.print(f"All studies of {home} are finished; they are listed by: facade node studies", soft_wrap=True)
+        return
     try:
         with leaving_on_signals():
-            asked = {"baseline": baseline, "without_quorum": without_quorum}
-            ask = asking(passphrase_file)
-            outcome = run(home, **asked, watch=lines.rows, listen=lines.event, ask=ask)
+            if len(studies) == 1:
+                play_one(home, studies[0], asked, ask)
+            else:
+                play_side_by_side(home, studies, asked, ask)
     except LeftError as left:
         err.print(str(left), soft_wrap=True)
         end_process(left)
-    out.print(f"Finished as '{outcome.id}'. Written to {home / 'run'}; site.json is for the others.", soft_wrap=True)
 
 
 @app.command()
 def rollback(
     to_round: Annotated[int, typer.Option(min=0, help="The round that the newest list goes back to.")],
     home: Home = Path("."),
+    study: OneStudy = None,
 ) -> None:
     """Take this site, which is stopped, back to the start of a round, as its membership.json says. `facade node up`
     does the same when it starts; this shows what it comes to."""
     need_extra()
     from facade.peers.node.rollback import roll_back
+    from facade.peers.trust.studies import the_study
 
-    way = roll_back(home, to_round)
+    way = roll_back(home, to_round, the_study(home, study).name)
     if way is None:
         out.print(f"Nothing to do: this site is not beyond round {to_round}, or has gone back to it.", soft_wrap=True)
         return
@@ -124,19 +134,21 @@ def rollback(
 @app.command()
 def doctor(
     home: Home = Path("."),
+    study: Studies = None,
     as_json: Json = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
-    """Check everything that a start needs: keys, dates, list, names, data, disk, and how fast peers answer."""
+    """Check everything that a start needs: keys, dates, lists, names, data, disk, and how fast peers answer."""
     need_extra()
     from facade.peers.doctor import examine
 
-    findings = examine(home, asking(passphrase_file))
+    findings = examine(home, asking(passphrase_file), study or [])
     for finding in findings:
         mark, style = _MARKS[finding.kind]
-        prose(as_json).print(f"{mark:>8}  {finding.says}", style=style, soft_wrap=True)
+        whose = f"{finding.study}: " if finding.study else ""
+        prose(as_json).print(f"{mark:>8}  {whose}{finding.says}", style=style, soft_wrap=True)
     if as_json:
-        write_json([finding._asdict() for finding in findings])
+        write_json([{key: said for key, said in finding._asdict().items() if said} for finding in findings])
     if any(finding.kind == "problem" for finding in findings):
         raise typer.Exit(1)
 
@@ -145,47 +157,71 @@ def doctor(
 def export(
     out_dir: Annotated[Path, typer.Option("-o", "--out", help="Directory for the model; new or empty.")],
     home: Home = Path("."),
+    study: OneStudy = None,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Write this site's model so that it runs without this library, with a model card."""
     need_extra()
     from facade.cli.export import print_exported
     from facade.peers.after.export import export_site
+    from facade.peers.trust.studies import the_study
 
-    print_exported(export_site(home, out_dir, asking(passphrase_file)))
+    print_exported(export_site(home, out_dir, asking(passphrase_file), the_study(home, study).name))
 
 
 @app.command()
 def status(
     home: Home = Path("."),
+    study: Studies = None,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON on standard output.")] = False,
 ) -> None:
-    """Where this site is, and whom it has heard."""
+    """Where this site is, and whom it has heard, in every study."""
+    need_extra()
+    from facade.peers.trust.studies import chosen_studies
+
+    studies = chosen_studies(home, study or [])
+    found = {one.name: facts for one in studies if (facts := _status_of(one.run)) is not None}
+    if not found:
+        path = studies[0].run / "status.json"
+        raise ExperimentError(f"{path} is not there; the node has not begun, or --home is another one")
+    if as_json:
+        write_json({one.name: found.get(one.name) for one in studies} if len(studies) > 1 else found[studies[0].name])
+        return
+    for one in studies:
+        prefix = f"{one.name}: " if len(studies) > 1 else ""
+        if one.name in found:
+            _print_status(found[one.name], prefix)
+        else:
+            out.print(f"{prefix}not begun")
+
+
+def _status_of(run: Path) -> dict[str, Any] | None:
+    """What is known of the run in a directory; None before it has begun."""
     from facade.files import seals
 
-    path = home / "run" / "status.json"
+    path = run / "status.json"
     if not path.exists():
-        raise ExperimentError(f"{path} is not there; the node has not begun, or --home is another one")
-    facts = seals.read_json(path).content
-    finished = (home / "run" / "outcome.json").exists()
-    closed, lacks = _gate_closed(home / "run"), _what_it_lacks(home / "run")
-    if as_json:
-        write_json(facts | {"finished": finished, "gate_closed": closed, "shortage": lacks})
-        return
-    where = "finished" if finished else f"round {facts['round']} of {facts['rounds']}"
-    out.print(f"{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+        return None
+    finished = (run / "outcome.json").exists()
+    closed, lacks = _gate_closed(run), _what_it_lacks(run)
+    return seals.read_json(path).content | {"finished": finished, "gate_closed": closed, "shortage": lacks}
+
+
+def _print_status(facts: dict[str, Any], prefix: str) -> None:
+    where = "finished" if facts["finished"] else f"round {facts['round']} of {facts['rounds']}"
+    out.print(f"{prefix}{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
     if facts.get("paused"):
         from facade.cli.site_lines import too_few
 
         out.print(f"  pausing: {too_few(facts['paused'])}", soft_wrap=True)
-    if lacks:
+    if lacks := facts["shortage"]:
         out.print(f"  pausing: too little of {lacks['lacks']} ({lacks['says']})", soft_wrap=True)
     for id, entry in facts["ledger"].items():
         gone = f", gone on {entry['gone']}" if entry.get("gone") else ""
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
         heard = f"heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}"
         out.print(f"  {id:>8}  {heard}{gone}{refused}{_dropped(entry)}", soft_wrap=True)
-    if closed:
+    if closed := facts["gate_closed"]:
         out.print(f"  the last gate closed {closed}x: this site went on as if it had heard nobody", soft_wrap=True)
 
 
@@ -199,7 +235,6 @@ def _dropped(entry: dict[str, Any]) -> str:
 
 def _what_it_lacks(run: Path) -> dict[str, str] | None:
     """What a site lacks that pauses."""
-    need_extra()
     from facade.peers.node.shortages import read_notice
 
     return read_notice(run)

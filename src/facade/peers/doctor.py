@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from facade.core.local_parts import published
 from facade.core.tree import row_bytes
 from facade.core.turn import listed
 from facade.errors import FacadeError
+from facade.peers.after.study_facts import is_over
 from facade.peers.node.checkpoints import MOST
 from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.protocol import descriptors
@@ -24,7 +26,8 @@ from facade.peers.protocol.wire import MessageForm
 from facade.peers.trust import expiry, identity
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Limits, Membership
-from facade.peers.trust.site import Site
+from facade.peers.trust.site import SETTINGS, Settings, Site
+from facade.peers.trust.studies import chosen_studies, newest_list, refuse_twin, stray_list, studies_of
 
 _FEW_DAYS = 30
 
@@ -35,25 +38,56 @@ class Finding(NamedTuple):
     kind: Literal["ok", "note", "problem"]
     """A note is no problem, and yet may be news."""
     says: str
+    study: str = ""
+    """What it is about, where a site has several; empty where it is about the site."""
 
 
-def examine(home: Path, ask: Ask = cannot_ask) -> list[Finding]:
-    """All findings; the list ends early where nothing further can be looked at. `ask` gives the passphrase of encrypted
-    keys."""
-    findings: list[Finding] = []
+def examine(home: Path, ask: Ask = cannot_ask, names: Sequence[str] = ()) -> list[Finding]:
+    """All findings about a site and its studies, or those of some names; they end early where nothing further can be
+    looked at. `ask` gives the passphrase of encrypted keys."""
+    return list(_until_error(_examine(home, functools.cache(ask), names)))
+
+
+def _until_error(findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
-        for finding in _examine(home, ask):
-            findings.append(finding)
+        yield from findings
     except FacadeError as error:
-        findings.append(Finding("problem", str(error)))
-    return findings
+        yield Finding("problem", str(error))
 
 
-def _examine(home: Path, ask: Ask) -> Iterator[Finding]:
-    site = Site.load(home, ask)
+def _examine(home: Path, ask: Ask, names: Sequence[str]) -> Iterator[Finding]:
+    site, studies = Site.load(home, ask), chosen_studies(home, names)
     yield Finding("ok", "keys and node.toml are there, and the keys are private")
-    yield from _settings_of_others(home / "node.toml")
+    yield from _settings_of_others(home / SETTINGS)
+    yield from _settings_of_nobody(home)
     yield _dates("this site", site.certificate)
+    if len(studies) == 1:
+        yield from _examine_study(Site.load(home, ask, studies[0].name))
+        return
+    under_way = [study for study in studies if not is_over(study)]
+    yield from _descriptors([newest for study in under_way if (newest := newest_list(study)) is not None])
+    for study in studies:
+        if study in under_way:
+            findings = _until_error(_examine_study(Site.load(home, ask, study.name), alone=False))
+        else:
+            findings = iter([Finding("ok", f"finished; its results are in {study.run}")])
+        yield from (finding._replace(study=study.name) for finding in findings)
+
+
+def _settings_of_nobody(home: Path) -> Iterator[Finding]:
+    """A name that is written in another way in node.toml would have a study play with the site's own data."""
+    there = {study.name for study in studies_of(home)}
+    for name in Settings.load(home).study:
+        if name not in there:
+            known = ", ".join(sorted(there))
+            yield Finding("note", f"node.toml has [study.{name}], and there is no such study here, but: {known}")
+
+
+def _examine_study(site: Site, alone: bool = True) -> Iterator[Finding]:
+    refuse_twin(site.home, site.study)
+    if site.study.is_stray:
+        yield Finding("problem", stray_list(site.study))
+        return
     membership = site.membership()
     yield Finding("ok", f"epoch {membership.epoch} of '{membership.federation}', signed by a known admin")
     yield from _last_day(membership)
@@ -69,7 +103,8 @@ def _examine(home: Path, ask: Ask) -> Iterator[Finding]:
     yield _agreement(epoch)
     yield from (Finding("note", str(warning.message)) for warning in caught)
     yield _disk(site, epoch)
-    yield _descriptors(membership)
+    if alone:
+        yield from _descriptors([membership])
     yield from _exchange(epoch, speeds)
 
 
@@ -121,16 +156,19 @@ def _disk(site: Site, epoch: SiteEpoch) -> Finding:
     )
 
 
-def _descriptors(membership: Membership) -> Finding:
-    """Files and connections that a node, which allows itself all it may, can have open."""
-    needs, may = descriptors.needed(membership.n), descriptors.highest_limit()
+def _descriptors(lists: Sequence[Membership]) -> Iterator[Finding]:
+    """Files and connections that a node, which allows itself all it may, can have open, with the members of all studies
+    that it plays."""
+    members = sum(membership.n for membership in lists)
+    needs, may = descriptors.needed(members), descriptors.highest_limit()
     if may < needs:
-        return Finding(
+        yield Finding(
             "problem",
-            f"open files: {needs} are needed with {membership.n} members, this user may have {may};"
+            f"open files: {needs} are needed with {members} members, this user may have {may};"
             " raise the limit (ulimit -Hn, or LimitNOFILE= of a systemd unit)",
         )
-    return Finding("ok", f"open files: {needs} are needed, {may} are allowed")
+    else:
+        yield Finding("ok", f"open files: {needs} are needed, {may} are allowed")
 
 
 def _peers(site: Site, membership: Membership, speeds: dict[str, LinkSpeed]) -> Iterator[Finding]:

@@ -184,6 +184,20 @@ class RunDirectory:
                 )
             yield
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a process has claimed the directory at the moment; False where the file system has no locks."""
+        for path, mode in ((self.path, os.O_RDONLY), (self.path / _LOCK, os.O_RDWR)):
+            with contextlib.suppress(FileNotFoundError):
+                handle = os.open(path, mode)
+                try:
+                    lock(handle)
+                except BlockingIOError:
+                    return True
+                finally:
+                    os.close(handle)
+        return False
+
     def _locked(self, handle: int) -> bool:
         """Whether the file could be locked; False where that is not possible at all."""
         try:

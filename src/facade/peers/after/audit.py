@@ -22,7 +22,8 @@ from facade.peers.node.verdicts import used_sha256
 from facade.peers.protocol.access import Access
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust.membership import Epochs, Membership, vouched
-from facade.peers.trust.site import Settings, foreign_names
+from facade.peers.trust.site import Site, foreign_names
+from facade.peers.trust.studies import MAIN, played_by, studies_of
 
 
 @dataclass(frozen=True)
@@ -165,17 +166,24 @@ def _contradicts(used: Used, mixed: dict[str, str] | None, judged: Judged | None
 
 def _replayed(logs: dict[str, Log], epochs: Epochs, again: Again) -> Replay:
     """The rounds of sites whose directories are given, played again."""
-    kept = kept_messages([*(home / "run" / "outgoing" for home in again.homes), *again.messages])
+    sites = [_site(home, epochs) for home in again.homes]
+    kept = kept_messages([*(site.run / "outgoing" for site in sites), *again.messages])
     lists, together = {membership.epoch: membership for membership in epochs.known}, Replay()
-    for home in again.homes:
-        id = Settings.load(home).id
+    for site in sites:
+        id = site.settings.id
         if id not in logs:
-            raise ExperimentError(f"{home} is the directory of '{id}', whose log is not among those given")
-        one = replay(home, logs[id], lists, kept)
+            raise ExperimentError(f"{site.home} is the directory of '{id}', whose log is not among those given")
+        one = replay(site, logs[id], lists, kept)
         together.rounds += one.rounds
         together.findings += one.findings
         together.notes += one.notes
     return together
+
+
+def _site(home: Path, epochs: Epochs) -> Site:
+    """The site of a directory, for the study that is played by these lists."""
+    played = {study.name for study in played_by(home, {membership.digest for membership in epochs.known})}
+    return Site.load(home, study=next((study.name for study in studies_of(home) if study.name in played), MAIN))
 
 
 def _disputes(heard: list[tuple[Heard, str]], logs: dict[str, Log]) -> tuple[list[str], list[str]]:

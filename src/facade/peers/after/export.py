@@ -26,13 +26,14 @@ from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.membership import Membership
 from facade.peers.trust.site import Site, set_up
+from facade.peers.trust.studies import MAIN
 
 
-def export_site(home: Path, out: Path, ask: Ask = cannot_ask) -> WrittenPackage:
-    """Write the model that a site deploys, when its run is finished, to the directory `out`; `ask` gives the passphrase
-    of encrypted keys."""
-    site, path = Site.load(home, ask), home / "run" / MODEL
-    outcome = Outcome.load(site.run)
+def export_site(home: Path, out: Path, ask: Ask = cannot_ask, study: str = MAIN) -> WrittenPackage:
+    """Write the model that a site deploys, when the run of a study is finished, to the directory `out`; `ask` gives the
+    passphrase of encrypted keys."""
+    site = Site.load(home, ask, study)
+    outcome, path = Outcome.load(site.run), site.run / MODEL
     if outcome is None or not path.exists():
         raise ExperimentError(f"{path} is not there; a site has a model when its run is finished: facade node up")
     facts, membership = read_site(site.run / "site.json"), site.membership()

@@ -19,6 +19,7 @@ from facade.peers.node.ledger import Ledger
 from facade.peers.protocol.refusals import Reason
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Membership
+from facade.peers.trust.studies import OUTCOME
 from facade.runs.run_directory import RunDirectory
 from facade.runs.saved_states import ROWS
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from facade.peers.trust.site import Site
 
 _SIGNED = b"facade site 1\n"
-OUTCOME, MODEL = "outcome.json", "model.safetensors"
+MODEL = "model.safetensors"
 
 
 @dataclass(frozen=True)

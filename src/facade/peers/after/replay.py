@@ -55,10 +55,10 @@ def kept_messages(directories: Iterable[Path]) -> Kept:
     return kept
 
 
-def replay(home: Path, log: Log, lists: Mapping[int, Membership], kept: Kept) -> Replay:
-    """Play the rounds of a site's directory again that its checkpoints and the kept messages allow; `lists` are those
-    of the run, by epoch."""
-    site, result, done = Site.load(home), Replay(), set[When]()
+def replay(site: Site, log: Log, lists: Mapping[int, Membership], kept: Kept) -> Replay:
+    """Play the rounds of a site again that its checkpoints and the kept messages allow; `lists` are those of the run,
+    by epoch."""
+    result, done = Replay(), set[When]()
     told = _Told(log)
     for saved in sorted(_checkpoints(site.run, log), key=lambda saved: saved.round):
         at = When(saved.epoch, saved.round)

@@ -1,4 +1,4 @@
-"""The lists that a node follows: those it has kept, and the one that its operator puts beside node.toml."""
+"""The lists that a node follows: those it has kept, and the one that its operator puts in their place."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Member, Membership, load, read, verified
 from facade.peers.trust.site import Site, check_playable
+from facade.peers.trust.studies import EPOCHS, refuse_same_subject
 
 
 class NextEpochError(Exception):
@@ -28,11 +29,11 @@ class FollowedLists:
         self._site = site
         self._journal = journal
         self.ignored = IgnoredMembers(site, journal)
-        self._path = site.home / "membership.json"
-        self._kept = site.run / "epochs"
+        self._path = site.study.list_path
+        self._kept = site.run / EPOCHS
         with store.writing(self._kept):
             store.make_directory(self._kept)
-        for earlier in sorted(self._kept.glob("*.json"), key=lambda path: int(path.stem)):
+        for earlier in site.study.kept_lists:
             self.epochs.add(load(earlier, site.settings.admins, site.settings.required))
         self._site_epochs: dict[int, SiteEpoch] = {}
         self._in_force: SiteEpoch | None = None
@@ -85,6 +86,7 @@ class FollowedLists:
         if not self.epochs.follows(membership):
             return
         membership.refuse_expired()
+        refuse_same_subject(self._site.home, self._site.study, membership)
         if membership.has(settings.id):
             check_playable(self._site, membership)
         store.replace(self._kept / f"{membership.epoch}.json", content, store.PRIVATE)

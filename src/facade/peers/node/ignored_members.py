@@ -40,7 +40,7 @@ class IgnoredMembers:
                 return
             self._seen = written
             try:
-                ids = frozenset(Settings.load(self._site.home).ignore)
+                ids = frozenset(Settings.load(self._site.home).of_study(self._site.study.name).ignore)
             except ExperimentError as error:
                 self._journal.write("settings-refused", says=str(error))
                 return

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from facade.errors import ExperimentError, StorageError
+from facade.errors import StorageError
 from facade.files import store
 from facade.files.shortage import shortage
 
@@ -126,12 +126,12 @@ def _event(line: bytes, has_checksum: bool) -> Event | None:
 
 
 class Metrics:
-    """Numbers for Prometheus, on 127.0.0.1 alone; without a port they are kept and shown to nobody."""
+    """Numbers for Prometheus, of one study. `StudyMetrics` shows them; without it they are kept and shown to nobody."""
 
-    def __init__(self, port: int) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
 
         def gauge(name: str, help: str) -> Gauge:
             return Gauge(f"facade_{name}", help, registry=registry)
@@ -152,16 +152,3 @@ class Metrics:
         self.bytes = counter("heard_bytes", "Payload bytes heard")
         self.retries = counter("retries", "Calls that were made again")
         self.misses = counter("deadline_misses", "Messages that did not come in time")
-        self._server = None
-        if port:
-            try:
-                self._server, self._thread = start_http_server(port, "127.0.0.1", registry)
-            except OSError as error:
-                raise ExperimentError(f"metrics_port = {port} cannot be used: {error.strerror}") from None
-
-    def close(self) -> None:
-        """Free the port."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from facade.core.engine import Played
+from facade.errors import ExperimentError
 from facade.learning.torch_threads import one_intra_op_thread
 from facade.peers.after import training_alone
 from facade.peers.after.outcome import Outcome, read_site, write_site
@@ -36,6 +37,7 @@ from facade.peers.node.shutdown import Shutdown
 from facade.peers.node.site_epoch import RemovedError, SiteEpoch
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
+from facade.peers.node.study_metrics import StudyMetrics
 from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
 from facade.peers.protocol.descriptors import raise_limit
@@ -43,6 +45,7 @@ from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.site import Site
+from facade.peers.trust.studies import MAIN, not_played, refuse_twin, stray_list
 from facade.runs.environment import environment
 from facade.runs.run_directory import RunDirectory
 
@@ -59,8 +62,11 @@ class Node:
         transport: Transport,
         watch: Watch = lambda rows: None,
         listen: Listen = lambda event: None,
+        metrics: Metrics | None = None,
     ) -> None:
+        """`metrics`: where it counts, if anybody is to see that."""
         self.site = site
+        self._metrics = metrics or Metrics()
         with contextlib.ExitStack() as opened:
             journal = Journal(site.run / "log.jsonl", listen)
             opened.callback(journal.close)
@@ -69,6 +75,8 @@ class Node:
             go_back(site, self.followed_lists.epochs, journal)
             self.outcome = Outcome.load(site.run)
             """What the run came to, if it is over."""
+            if self.outcome is not None and site.study.is_stray:  # who put that list there wants it played
+                raise ExperimentError(stray_list(site.study))
             self._open(opened, journal, transport, watch)
             self._opened = opened.pop_all()
 
@@ -81,8 +89,7 @@ class Node:
         if self.outcome is None:  # else there is nothing to play, and others may still need this site
             lists.refuse_expired(first)
         epoch = lists.enter(first)
-        metrics = Metrics(site.settings.metrics_port)
-        opened.callback(metrics.close)
+        metrics = self._metrics
         self.records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
         self.shortages = Shortages(site.run, journal, metrics)
         opened.callback(self.shortages.close)
@@ -151,6 +158,7 @@ class Node:
             facts = training_alone.facts(self.outcome, epoch, self.files.directory.rows, alone)
             self.shortages.outlast(lambda: write_site(self.site, facts))
         self._shutdown.say_farewell()
+        self.files.recovery.note_left()
         return self.outcome
 
     def _play(self) -> Played:
@@ -215,6 +223,7 @@ class Node:
 def run(
     home: str | Path,
     *,
+    study: str = MAIN,
     baseline: bool = False,
     without_quorum: bool = False,
     shared_port: bool = False,
@@ -222,19 +231,20 @@ def run(
     listen: Listen = lambda event: None,
     ask: Ask = cannot_ask,
 ) -> Outcome:
-    """Run the site of a directory to the end of the experiment, among peers that it reaches by gRPC; `without_quorum`:
-    also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
+    """Run the site of a directory to the end of the experiment of one study, among peers that it reaches by gRPC;
+    `without_quorum`: also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     raise_limit()
-    site = Site.load(Path(home), ask)
-    with RunDirectory(site.run).claimed():
+    site = Site.load(Path(home), ask, study)
+    refuse_twin(site.home, site.study)
+    with RunDirectory(site.run).claimed(), contextlib.closing(StudyMetrics(site.settings.metrics_port)) as metrics:
         own = Credentials(site.tls_key, site.certificate)
-        listen_at = site.settings.listen or site.settings.address
-        transport = GrpcTransport(own, listen_at, shared_port)
+        absent = not_played(site.home, [site.study])
+        transport = GrpcTransport(own, site.settings.listens_at, shared_port, absent)
 
         def opened() -> Node:
-            node = Node(site, transport, watch, listen)
+            node = Node(site, transport, watch, listen, metrics.of(study))
             node.quorum.waived = without_quorum
             return node
 

@@ -29,6 +29,8 @@ class Recovery:
         """A late pull may end, and a peer may say farewell, while a round is committed."""
         self.begun = False
         """Whether the run's first round was committed."""
+        self.left = False
+        """Whether the node has finished its run and said farewell: nobody needs it any more."""
         self._digests: dict[Origin, str] = {}
         """The first digest accepted from each (list, sender, round); another one is an equivocation."""
         self._mixed: dict[tuple[bytes, int], list[int]] = {}
@@ -56,6 +58,13 @@ class Recovery:
                 if shortage(error) is None:
                     raise
             return True
+
+    def note_left(self) -> None:
+        """This node has finished, and nobody needs it any more."""
+        with self._lock:
+            if not self.left:
+                self.left = True
+                self._outlast(lambda: self._append("left"))
 
     def first_digest(self, origin: Origin, digest: str) -> str:
         """The first digest that was ever accepted from an origin: this one, unless there is an earlier."""
@@ -91,7 +100,7 @@ class Recovery:
         """The run goes back to an earlier round, by a list of its own, or to before it had begun: who said farewell
         needs this node again. What was heard and mixed counts for the lists that it was heard under."""
         with self._lock:
-            self.begun = begun
+            self.begun, self.left = begun, False
             self._farewells = frozenset()
             self._rewrite()
 
@@ -104,6 +113,7 @@ class Recovery:
 
     def _rewrite(self) -> None:
         facts: list[tuple[Any, ...]] = [("begun",)] if self.begun else []
+        facts += [("left",)] if self.left else []
         facts += [("farewell", id) for id in sorted(self._farewells)]
         facts += [("mixed", own.hex(), round, senders) for (own, round), senders in self._mixed.items()]
         facts += [_heard(origin, digest) for origin, digest in self._digests.items()]
@@ -112,12 +122,21 @@ class Recovery:
     def _recall(self, kind: str, *values: Any) -> None:
         if kind == "begun":
             self.begun = True
+        elif kind == "left":
+            self.left = True
         elif kind == "farewell":
             self._farewells |= {values[0]}
         elif kind == "mixed":
             self._mixed[bytes.fromhex(values[0]), values[1]] = values[2]
         elif kind == "heard":
             self._digests.setdefault(Origin(bytes.fromhex(values[0]), values[1], values[2]), values[3])
+
+
+def has_left(path: Path) -> bool:
+    """Whether the node whose file this is has finished, and nobody needs it any more; nothing is written."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is read to be used elsewhere
+        return path.exists() and ["left"] in _facts(path)
 
 
 def _heard(origin: Origin, digest: str) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from facade.peers.node.outgoing import Outgoing
 from facade.peers.node.recovery import Recovery
 from facade.peers.trust.membership import Epochs, Membership
 from facade.peers.trust.site import Site
+from facade.peers.trust.studies import MAIN
 from facade.runs.run_directory import BusyError, RunDirectory
 from facade.runs.saved_states import ROWS
 
@@ -43,9 +44,9 @@ class WayBack:
     """The round that it was in."""
 
 
-def roll_back(home: Path, to_round: int) -> WayBack | None:
-    """Take a stopped site back to a round, as the newest list in its directory says; None if it is not beyond it."""
-    site = Site.load(home)
+def roll_back(home: Path, to_round: int, study: str = MAIN) -> WayBack | None:
+    """Take a stopped site back to a round of a study, as the newest list of that says; None if it is not beyond it."""
+    site = Site.load(home, study=study)
     try:
         with RunDirectory(site.run).claimed():
             return _roll_back(site, to_round)

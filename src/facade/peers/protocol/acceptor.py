@@ -23,7 +23,7 @@ import socket
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from facade.peers.protocol.allowance import Allowance
@@ -33,7 +33,7 @@ from facade.peers.protocol.listening import SERVER, listeners
 PROOF_SECONDS = 20.0
 """In which a caller must have proved to be a member: as long as `rpc.Link` gives a connection at least."""
 MOST_OF_A_MEMBER = 4
-"""Connections: of a node, of its doctor, and of those before a restart."""
+"""Connections for every study: of a node, of its doctor, and of those before a restart."""
 HANDSHAKES = 20.0
 """A second, of one address."""
 CALLS, CALLS_AT_ONCE = 100.0, 200
@@ -111,9 +111,9 @@ class Acceptor:
         self._wake.close()
         self._woken.close()
 
-    def note_call(self, peer: str, member: str) -> None:
-        """A member calls over a connection, which gRPC names `peer`: it is that member's from now on. Where more calls
-        come than should, nothing is read from the connection for a while."""
+    def note_call(self, peer: str, member: Hashable, studies: int = 1) -> None:
+        """A member of so many studies calls over a connection, which gRPC names `peer`: it is that member's from now
+        on. Where more calls come than should, nothing is read from the connection for a while."""
         connection = self._connections.get(_number(peer))
         if connection is None:
             return
@@ -121,7 +121,7 @@ class Acceptor:
         with self._lock:
             if connection.calls is None:
                 connection.calls = Allowance(CALLS, CALLS_AT_ONCE, now)
-                self._order(functools.partial(self._admit, connection, member))
+                self._order(functools.partial(self._admit, connection, member, studies))
             ahead = connection.calls.take(now)
         if ahead:
             self._order(functools.partial(self._hold, connection, now + ahead))
@@ -269,7 +269,7 @@ class Acceptor:
         allowance = self._handshakes.setdefault(address, Allowance(HANDSHAKES, self._at_once, now))
         return allowance.take(now, PROOF_SECONDS / 2)
 
-    def _admit(self, connection: Connection, member: str) -> None:
+    def _admit(self, connection: Connection, member: Hashable, studies: int) -> None:
         if not self._doubt_no_more(connection):
             return
         connection.member = member
@@ -277,7 +277,7 @@ class Acceptor:
         self._known[connection.address] = None
         if len(self._known) > _MOST_ADDRESSES:
             self._known.pop(next(iter(self._known)))
-        if sum(other.member == member for other in self._connections.values()) > MOST_OF_A_MEMBER:
+        if sum(other.member == member for other in self._connections.values()) > MOST_OF_A_MEMBER * studies:
             self._close(connection, reset=True)
 
     def _hold(self, connection: Connection, until: float) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import selectors
 import socket
 import struct
+from collections.abc import Hashable
 
 from facade.peers.protocol.allowance import Allowance
 
@@ -56,7 +57,7 @@ class Connection:
         """Nothing is read from the caller before that moment."""
         self.is_due = False
         """Whether it has been told when its first words are passed on."""
-        self.member: str | None = None
+        self.member: Hashable = None
         self.calls: Allowance | None = None
         """What a member may ask over it."""
         self.server: socket.socket | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import threading
-from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
@@ -22,8 +21,6 @@ from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.trust import identity
 from facade.peers.trust.membership import Epochs, Limits
 
-MOST_CALLS = 4
-"""Calls of one member at a time, and one over each connection in any case; more are told to come back."""
 LONGEST_WAIT = 1.0
 """Seconds that a call for the message being made is held at most, so that callers need not ask again and again."""
 
@@ -33,7 +30,7 @@ Entitled = Callable[[int, int], bool]
 
 @dataclass
 class Gate:
-    """A node as its peers meet it."""
+    """A node as its peers meet it, in one study."""
 
     epochs: Epochs
     outgoing: Outgoing
@@ -57,9 +54,6 @@ class Gate:
     def __post_init__(self) -> None:
         self._farewell = threading.Condition()
         """Notified at every farewell."""
-        self._calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """By member, and then by connection."""
-        self._lock = threading.Lock()
 
     @property
     def farewells(self) -> Set[str]:
@@ -103,21 +97,6 @@ class Gate:
         certificate, now = identity.parsed(pem), datetime.datetime.now(datetime.UTC)
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             raise RefusedError(Reason.EXPIRED)
-
-    def take_place(self, id: str, connection: str = "") -> bool:
-        """Whether a member may have one call more: over every connection one, so that one that is flooded does not keep
-        the site's own calls away. Who takes a place frees it when the caller has its reply or has gone, no earlier:
-        replies that nobody reads are kept in memory."""
-        with self._lock:
-            free = sum(self._calls[id].values()) < MOST_CALLS or not self._calls[id][connection]
-            self._calls[id][connection] += free
-            return free
-
-    def free_place(self, id: str, connection: str = "") -> None:
-        """A call of a member is over."""
-        with self._lock:
-            self._calls[id][connection] -= 1
-            self._calls[id] += Counter()  # drops connections without calls
 
     def answer(self, id: str, content: bytes) -> Reply:
         """The reply to a member's call."""

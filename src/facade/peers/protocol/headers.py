@@ -6,6 +6,7 @@ right or refused, and no generated code or reflection stands between the wire an
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import struct
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ LONGEST_REQUEST = 1024
 _REQUEST = struct.Struct("<4sB3xIQQI32s")
 _REPLY = struct.Struct("<4sBB2xQQ32s")
 _MARK = b"FCD1"
+_DIGEST = 32
+"""Bytes of a SHA-256, the last of a request."""
 
 
 class Kind(enum.IntEnum):
@@ -68,6 +71,11 @@ class Request:
         return cls(Kind(kind), membership, caller, round, offset, length)
 
 
+def list_named(content: bytes) -> bytes | None:
+    """The digest of the list that a request names, and nothing else of it; None for what has not a request's length."""
+    return content[-_DIGEST:] if len(content) == _REQUEST.size else None
+
+
 @dataclass(frozen=True)
 class Reply:
     """The answer to a request."""
@@ -79,14 +87,20 @@ class Reply:
     total: int = 0
     """Bytes of the whole message."""
     digest: bytes = bytes(32)
-    """SHA-256 of the whole message; in a refusal for OTHER_MEMBERSHIP, that of one's own list."""
+    """SHA-256 of the whole message; in a refusal, that of one's own list, or zeros where it could be one of several."""
     chunk: bytes = b""
 
     def why(self, ours: bytes) -> str:
         """Why a request was refused, in words, given the digest of the caller's list."""
+        if self.reason is Reason.OTHER_MEMBERSHIP and not any(self.digest):
+            return f"it takes part in nothing by our list, {ours.hex()[:16]}"
         if self.reason is Reason.OTHER_MEMBERSHIP:
             return f"its list is {self.digest.hex()[:16]}, ours {ours.hex()[:16]}"
         return self.reason.word
+
+    def without_list(self) -> Reply:
+        """The same refusal, of one who follows several lists."""
+        return dataclasses.replace(self, digest=bytes(_DIGEST))
 
     def packed(self) -> bytes:
         """As it travels."""

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +23,11 @@ from facade.peers.protocol.descriptors import unproven_places
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.headers import LARGEST_REPLY_HEAD, LONGEST_REQUEST, Reply, Request
 from facade.peers.protocol.listening import SERVER, private_directory
-from facade.peers.protocol.refusals import Reason, RefusedError
+from facade.peers.protocol.refusals import RefusedError
+from facade.peers.protocol.study_gates import NotPlayedError, StudyGates
 from facade.peers.protocol.transport import UnreachableError
 from facade.peers.trust import identity
-from facade.peers.trust.membership import Member
+from facade.peers.trust.membership import Member, Membership
 
 _SERVICE = "facade.Peer"
 _METHOD = "Call"
@@ -48,23 +49,21 @@ class Credentials:
 
 
 class Server:
-    """Answers calls through a gate. The roots it trusts are asked for at every handshake, so a new
-    list works without a restart."""
+    """Answers calls through the gates of a site's studies. The roots it trusts are asked for at every handshake, so a
+    new list works without a restart."""
 
-    def __init__(
-        self, gate: Gate, own: Credentials, listen: str, members: Callable[[], list[Member]], shared: bool
-    ) -> None:
-        self._gate = gate
+    def __init__(self, gates: StudyGates, own: Credentials, listen: str, shared: bool, members: int = 0) -> None:
+        """`members`: how many there are in all lists that are going to be played, if these are not open yet."""
+        self._gates = gates
         self._own = own
-        self._members = members
         self._trusted: bytes = b""
-        count = len(members())
+        count = max(members, len(gates.callers))
         with contextlib.ExitStack() as opened:
             inner = private_directory()
             opened.callback(shutil.rmtree, inner, ignore_errors=True)
             self._acceptor = Acceptor(listen, shared, inner, unproven_places(count), 64 + 4 * count)
             opened.callback(self._acceptor.stop)
-            self._acceptor.crowded = gate.note_flood
+            self._acceptor.crowded = gates.note_flood
             self.port = self._acceptor.port
             workers = min(4 + 2 * count, 256)
             self._pool = opened.enter_context(ThreadPoolExecutor(workers, "facade-serve"))
@@ -99,7 +98,8 @@ class Server:
         return server
 
     def _configuration(self) -> Any:
-        self._trusted = "".join(pem for member in self._members() for pem in member.certificates).encode()
+        certificates = (pem for member in self._gates.callers for pem in member.certificates)
+        self._trusted = "".join(dict.fromkeys(certificates)).encode()
         return grpc.ssl_server_certificate_configuration([(self._own.key, self._own.certificate)], self._trusted)
 
     def _changed(self) -> Any:
@@ -109,17 +109,21 @@ class Server:
 
     def _call(self, content: bytes, context: grpc.ServicerContext) -> bytes:
         try:
-            id = self._gate.admit(_fingerprint(context))
+            caller = self._gates.admit(_fingerprint(context))
+            connection = context.peer()
+            self._acceptor.note_call(connection, caller.key, caller.studies)
+            if not self._gates.take_place(caller, connection):
+                return self._gates.refuse_busy(caller).packed()
+            free_place = functools.partial(self._gates.free_place, caller, connection)
+            if not context.add_callback(free_place):  # the caller has hung up
+                free_place()
+            return self._gates.answer(caller, content).packed()
         except RefusedError as refusal:
-            self._gate.refuse("?", refusal)
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal.reason.word)
-        connection = context.peer()
-        self._acceptor.note_call(connection, id)
-        if not self._gate.take_place(id, connection):
-            return self._gate.refusal(id, RefusedError(Reason.BUSY)).packed()
-        if not context.add_callback(functools.partial(self._gate.free_place, id, connection)):  # the caller has hung up
-            self._gate.free_place(id, connection)
-        return self._gate.answer(id, content).packed()
+            code, why = grpc.StatusCode.PERMISSION_DENIED, refusal.reason.word
+        except NotPlayedError:  # as if nobody listened
+            code, why = grpc.StatusCode.UNAVAILABLE, "not played here at the moment"
+        context.abort(code, why)
+        raise AssertionError("abort raises")
 
     def stop(self, seconds: float = 2.0) -> None:
         """Let calls under way end, then free the port."""
@@ -129,14 +133,15 @@ class Server:
 
 
 def _fingerprint(context: grpc.ServicerContext) -> str:
-    """SHA-256 of the certificate that the caller proved to own."""
+    """SHA-256 of the certificate that the caller proved to own; empty, which nobody's is, where it showed none that can
+    be read."""
     shown = context.auth_context().get("x509_pem_cert")
     if not shown:
-        raise RefusedError(Reason.STRANGER, "no certificate")
+        return ""
     try:
         der = ssl.PEM_cert_to_DER_cert(shown[0].decode("ascii"))
     except ValueError:
-        raise RefusedError(Reason.STRANGER, "no readable certificate") from None
+        return ""
     return hashlib.sha256(der).hexdigest()
 
 
@@ -216,18 +221,58 @@ class Links:
             self._links.clear()
 
 
-@dataclass(frozen=True)
 class GrpcTransport:
-    """Links and a server of one site."""
+    """Links and a server of one site. Several studies share it: there is one port, open from the first gate on until
+    the last one is closed."""
 
-    own: Credentials
-    listen: str
-    """host:port"""
-    shared_port: bool = False
-    """Whether others on this machine may hold the port as well."""
+    def __init__(
+        self,
+        own: Credentials,
+        listen: str,
+        shared_port: bool = False,
+        not_played: Iterable[Membership] = (),
+        members: int = 0,
+    ) -> None:
+        """`listen`: host:port; `shared_port`: whether others on this machine may hold it as well; `not_played`: lists
+        of this site's studies that are not; `members`: how many there are in all lists that are."""
+        self._own = own
+        self._listen = listen
+        self._shared_port = shared_port
+        self._members = members
+        self._gates = StudyGates(not_played)
+        self._server: Server | None = None
+        self._lock = threading.Lock()
 
     def links(self, largest_chunk: int, certificates: Callable[[str], list[str]]) -> Links:
-        return Links(self.own, largest_chunk, certificates)
+        return Links(self._own, largest_chunk, certificates)
 
-    def serve(self, gate: Gate, callers: Callable[[], list[Member]]) -> Server:
-        return Server(gate, self.own, self.listen, callers, self.shared_port)
+    def serve(self, gate: Gate, callers: Callable[[], list[Member]]) -> OpenGate:
+        with self._lock:
+            self._gates.add(gate, callers)
+            try:
+                if self._server is None:
+                    self._server = Server(self._gates, self._own, self._listen, self._shared_port, self._members)
+            except BaseException:
+                self._gates.remove(gate)
+                raise
+        return OpenGate(self, gate)
+
+    def close_gate(self, gate: Gate) -> None:
+        """Answer no calls to a study any more; the last one closes the port first, so that nobody is turned away."""
+        with self._lock:
+            if self._server is not None and self._gates.is_last(gate):
+                self._server.stop()
+                self._server = None
+            self._gates.remove(gate)
+
+
+@dataclass(frozen=True)
+class OpenGate:
+    """A study of a site, open to calls."""
+
+    transport: GrpcTransport
+    gate: Gate
+
+    def stop(self) -> None:
+        """Let calls under way end; later ones are not answered."""
+        self.transport.close_gate(self.gate)

@@ -20,6 +20,7 @@ from facade.peers.trust.identity import Ask, Join
 from facade.peers.trust.membership import PROTOCOL, Limits, Member, Membership, checked_list, resized
 from facade.peers.trust.schema import Schema, schema_of_data
 from facade.peers.trust.site import Settings
+from facade.peers.trust.studies import newest_list, studies_of
 
 if TYPE_CHECKING:
     from facade.experiment.config import Experiment
@@ -117,10 +118,24 @@ def finish_rotation(home: Path, id: str) -> None:
     """Use the new key and certificate from the next start on. What was interrupted goes on."""
     if not (home / f"next-{id}.join").exists():
         raise ExperimentError(f"{home} holds no new certificate; make one with: facade node rotate")
+    if (home / f"next-{identity.CERTIFICATE}").exists():
+        _refuse_unlisted(home, id, (home / f"next-{identity.CERTIFICATE}").read_bytes())
     with store.writing(home):
         for name in (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join"):
             if (home / f"next-{name}").exists():
                 (home / f"next-{name}").replace(home / name)
+
+
+def _refuse_unlisted(home: Path, id: str, certificate: bytes) -> None:
+    """ExperimentError where a study that is not finished has no list with a certificate yet: one is shown for all."""
+    for study in studies_of(home):
+        newest = None if study.is_finished else newest_list(study)
+        if newest is not None and newest.has(id) and identity.fingerprint(certificate) not in newest.by_fingerprint:
+            raise ExperimentError(
+                f"the newest list of study '{study.name}' (epoch {newest.epoch}) does not have the new certificate yet,"
+                f" and this site shows one for all studies; have its admin list it first with: facade network update"
+                f" --rotate next-{id}.join"
+            )
 
 
 @dataclass(frozen=True)

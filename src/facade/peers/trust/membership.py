@@ -233,6 +233,10 @@ def verified(text: bytes, path: Path, pinned: Sequence[str], needed: int = 1) ->
     return membership
 
 
+class OtherRunError(ExperimentError):
+    """A list does not go on from those that a run is played by."""
+
+
 @dataclass
 class Epochs:
     """The lists that a node knows, by ascending epoch."""
@@ -240,12 +244,12 @@ class Epochs:
     known: list[Membership] = field(default_factory=list)
 
     def follows(self, membership: Membership) -> bool:
-        """Whether a list is a new one; ExperimentError if it fits none of the known ones. A later one must begin
+        """Whether a list is a new one; OtherRunError if it fits none of the known ones. A later one must begin
         later, unless it goes back."""
         for other in self.known:
             if membership.epoch == other.epoch:
                 if membership.digest != other.digest:
-                    raise ExperimentError(
+                    raise OtherRunError(
                         f"there are two different lists for epoch {membership.epoch}; ask the federation's admin"
                     )
                 return False
@@ -253,12 +257,12 @@ class Epochs:
         newest = self.known[-1] if self.known else None
         too_early = newest and membership.first_round <= newest.first_round and not membership.goes_back
         if newest and (membership.federation != newest.federation or (not later and too_early)):
-            raise ExperimentError(
+            raise OtherRunError(
                 f"epoch {membership.epoch} of '{membership.federation}' cannot follow epoch {newest.epoch} of"
                 f" '{newest.federation}' from round {membership.first_round}"
             )
         if newest and membership.founding_size != newest.founding_size:
-            raise ExperimentError(
+            raise OtherRunError(
                 f"the list of epoch {membership.epoch} says that {membership.founding_size} members founded"
                 f" '{membership.federation}', that of epoch {newest.epoch} says {newest.founding_size}; make lists"
                 " with: facade network update"

@@ -1,10 +1,10 @@
-"""One site: its directory, its private node.toml, the data that it brings."""
+"""One site: its directory, its private node.toml, what a list may have it do."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
+import threading
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -21,13 +21,12 @@ from facade.peers.trust import identity
 from facade.peers.trust.ceilings import Ceilings, refuse_excess
 from facade.peers.trust.identity import Ask
 from facade.peers.trust.membership import Membership, load
-from facade.peers.trust.schema import Schema, schema_of_data
+from facade.peers.trust.own_data import OwnData
+from facade.peers.trust.studies import MAIN, Study, check_study, study_of
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from facade.data.federation import Federation
-    from facade.data.samples import Dataset
     from facade.experiment.config import Experiment
     from facade.experiment.setup import Setup
 
@@ -38,12 +37,29 @@ _NEVER_CODE = {"name", "data.clusters", "data.root", "runtime.device"}
 
 
 SETTINGS = "node.toml"
+_filtering = threading.Lock()
+"""What is done about warnings is the whole process's, and each study has a thread."""
 OPENS_NOTHING = frozenset({"digits", "synthetic"})
 """Sources of data that open no path, so that an experiment may choose them for a site."""
 
 
 ALLOWS_ATTACK = "attack"
 """In node.toml's `allow`: an experiment may have this site attack others."""
+
+
+class StudySettings(BaseModel):
+    """[study.NAME] of node.toml: what holds for one study, in place of what stands at the top. An admin of one study
+    must not sign lists of another, nor may one study's list use another's data or code; ids name other sites there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    admins: list[str] = Field([], min_length=1)
+    required: int = Field(1, ge=1)
+    ignore: list[str] = []
+    allow: list[str] = []
+    data: dict[str, Any] = {}
+    ceilings: Ceilings = Ceilings()
+    """Those given here; others as for the site."""
 
 
 class Settings(BaseModel):
@@ -67,15 +83,27 @@ class Settings(BaseModel):
     metrics_port: int = Field(0, ge=0, lt=65536)
     """Prometheus metrics on 127.0.0.1; 0 for none."""
     threads: int = Field(1, ge=0)
-    """Threads that compute; 0: as many as there are cores."""
+    """Threads that compute; 0: as many as there are cores. Studies side by side share them; each has one at least."""
     data: dict[str, Any] = {}
     """This site's own [data]; source = "experiment" for its share of the experiment's own source, with the root and
     path given here. Without any, the experiment may only choose a source that opens nothing."""
     ceilings: Ceilings = Ceilings()
     """What no list may exceed here."""
+    study: dict[str, StudySettings] = {}
+    """What holds for studies of their own, by name."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Settings:
+        self._check()
+        for name in self.study:
+            try:
+                check_study(name)
+                self.of_study(name)._check()
+            except (ExperimentError, ValueError) as error:
+                raise ValueError(f"[study.{name}]: {error}") from None
+        return self
+
+    def _check(self) -> None:
         if self.required > len(set(self.admins)):
             raise ValueError(
                 f"required = {self.required} is more than the {len(set(self.admins))} admins; add others, or lower it"
@@ -84,7 +112,21 @@ class Settings(BaseModel):
             identity.check_member(id, self.address)
         if self.id in self.ignore:
             raise ValueError(f"ignore names this site itself ('{self.id}'); leave it out")
-        return self
+
+    def of_study(self, name: str) -> Settings:
+        """The same for one study: what is said of it in place of what holds for those without settings of their own."""
+        own = self.study.get(name)
+        if own is None:
+            return self
+        said = {key: getattr(own, key) for key in own.model_fields_set}
+        if "ceilings" in said:
+            said["ceilings"] = self.ceilings.model_copy(update=own.ceilings.model_dump(exclude_unset=True))
+        return self.model_copy(update=said)
+
+    @property
+    def listens_at(self) -> str:
+        """host:port where this site listens."""
+        return self.listen or self.address
 
     @classmethod
     def load(cls, home: Path) -> Settings:
@@ -102,10 +144,12 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Site:
-    """A site's directory with everything that must be there before it may start."""
+    """A site's directory with everything that must be there before it may start with one of its studies."""
 
     home: Path
+    study: Study
     settings: Settings
+    """Those of the study."""
     tls_key: bytes = field(repr=False)
     """PEM, not encrypted."""
     signing_key: Ed25519PrivateKey = field(repr=False)
@@ -114,10 +158,10 @@ class Site:
     """The data that were loaded last, by what describes them."""
 
     @classmethod
-    def load(cls, home: Path, ask: Ask = identity.cannot_ask) -> Site:
-        """The site of a directory; ExperimentError if anything is missing or others can read keys. `ask` gives the
-        passphrase of encrypted ones."""
-        settings, ask = Settings.load(home), functools.cache(ask)
+    def load(cls, home: Path, ask: Ask = identity.cannot_ask, study: str = MAIN) -> Site:
+        """The site of a directory, for one of its studies; ExperimentError if anything is missing or others can read
+        keys. `ask` gives the passphrase of encrypted ones."""
+        settings, ask = Settings.load(home).of_study(study), functools.cache(ask)
         key = identity.load_key(home / identity.TLS_KEY, ask)
         signing_key = identity.load_signing_key(home / identity.SIGNING_KEY, ask)
         try:
@@ -130,12 +174,12 @@ class Site:
                 f"{home / identity.CERTIFICATE} does not belong to {identity.TLS_KEY} beside it; if a change of the"
                 " certificate was interrupted, end it with: facade node rotate --finish"
             )
-        return cls(home, settings, identity.pem_of(key), signing_key, certificate)
+        return cls(home, study_of(home, study), settings, identity.pem_of(key), signing_key, certificate)
 
     @property
     def run(self) -> Path:
-        """Where the run's files are."""
-        return self.home / "run"
+        """Where the files of the study's run are."""
+        return self.study.run
 
     def once(self, described: str, load: Callable[[], D]) -> D:
         """The data that `load` gives; it is called only where other data are described than the last time, for
@@ -147,8 +191,8 @@ class Site:
         return data
 
     def membership(self) -> Membership:
-        """The list that the operator put into the directory; it must name this very site."""
-        membership = load(self.home / "membership.json", self.settings.admins, self.settings.required)
+        """The list that the operator put into the study's directory; it must name this very site."""
+        membership = load(self.study.list_path, self.settings.admins, self.settings.required)
         self.find_in(membership)
         return membership
 
@@ -177,7 +221,8 @@ def set_up(site: Site, membership: Membership) -> Setup:
     from facade.experiment import setup
 
     experiment, number = _experiment(site, membership), membership.number(site.settings.id)
-    federation = _federation(site, membership, experiment, number)
+    own = OwnData(site.settings.data, site.home / SETTINGS, site.once)
+    federation = own.federation(membership, experiment, number)
     parts = setup.set_up(experiment, federation, membership.founding_size)
     _refuse_infinities(parts)
     return parts
@@ -191,7 +236,7 @@ def check_playable(site: Site, membership: Membership) -> None:
 
     experiment, schema = _experiment(site, membership), membership.schema_
     try:
-        with warnings.catch_warnings():
+        with _filtering, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are given when the list is played by
             inputs = Inputs(tuple(schema.shape), schema.mean, schema.std, schema.scale)
             algorithm, _ = setup.planned(experiment, membership.founding_size)
@@ -293,85 +338,3 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _texts(inner, path)
-
-
-def _federation(site: Site, membership: Membership, experiment: Experiment, number: int) -> Federation:
-    """This site's data as a federation in which all others hold nothing."""
-    from facade.data.load import load as load_data
-    from facade.data.samples import Holdings
-
-    if site.settings.data.get("source", "experiment") == "experiment":
-        if experiment.data.source == "given":
-            raise ExperimentError(
-                f"{site.home / 'node.toml'} does not say where this site's data are, and the experiment brings none;"
-                " add [data] with source, root and path"
-            )
-        described = f"{experiment.seed} {experiment.data.model_dump_json()}"
-        whole = site.once(described, lambda: load_data(experiment.data, experiment.seed))
-        if schema_of_data(whole) != membership.schema_:
-            raise ExperimentError("the data of this site are not what the membership list describes (schema)")
-        rows = [held if node == number else held[:0] for node, held in enumerate(whole.training.rows)]
-        return dataclasses.replace(whole, training=Holdings(whole.training.samples, whole.training.nodes, rows))
-    written = _with_schema(site.settings.data, membership.schema_)
-    dataset = site.once(json.dumps(written, default=str), lambda: _dataset(written))
-    return _own_federation(dataset, membership.schema_, membership.n, number)
-
-
-def _with_schema(written: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """A site's own [data] with what all sites agreed on: how values become inputs, and the columns of tables."""
-    agreed: dict[str, Any] = {} if schema.scale == "auto" else {"scale": schema.scale}
-    if schema.columns:
-        agreed["columns"] = [column.model_dump() for column in schema.columns]
-    for key, value in agreed.items():
-        if written.get(key, value) != value:
-            raise ExperimentError(f"node.toml says data.{key} itself, but all sites agreed on another; leave it out")
-    return agreed | written
-
-
-def _dataset(written: dict[str, Any]) -> Dataset:
-    """The data that a site's own node.toml names."""
-    from facade.data.load import read
-    from facade.experiment.config import Experiment
-
-    dataset = read(Experiment.of({"data": {"clusters": "1", "skew": "none"} | written}).data)
-    for note in dataset.notes:
-        warnings.warn(note, stacklevel=2)
-    return dataset
-
-
-def _own_federation(dataset: Dataset, schema: Schema, n: int, number: int) -> Federation:
-    """A site's own data as a federation in which all others hold nothing; classes are matched by name."""
-    import torch
-
-    from facade.data.federation import Federation
-    from facade.data.matching import matched
-    from facade.data.samples import Holdings
-
-    if dataset.columns and dataset.columns != schema.columns:
-        raise ExperimentError(
-            "the site's data are a table, but the federation did not agree on the columns of one (schema); ask the"
-            " admin to make the list with what facade data schema writes"
-        )
-    own = matched(dataset, schema.classes, schema.shape, "the federation")
-    if dataset.scale != schema.scale or (schema.scale == "bits" and dataset.mean != schema.mean):
-        raise ExperimentError(
-            f"the federation agreed on values of scale '{schema.scale}' with mean {schema.mean[:3]}, but the site's are"
-            f" '{dataset.scale}' with mean {dataset.mean[:3]}; convert the site's data to the type of the others'"
-        )
-    train, test = own.train, own.test
-    if own.kept_back is not None:  # nobody validates here, and the others train without such rows too
-        train = train[torch.from_numpy(~own.kept_back)]
-    if not len(train) or not len(test):
-        raise ExperimentError("this site's data have no training or no test samples; both are needed")
-    rows = [np.arange(len(train)) if node == number else np.zeros(0, np.int64) for node in range(n)]
-    return Federation(
-        Holdings(train, np.arange(n), rows),
-        [test],
-        np.zeros(n, np.int64),
-        schema.classes,
-        schema.mean,
-        schema.std,
-        own_tests=True,
-        scale=schema.scale,
-        columns=schema.columns,
-    )
