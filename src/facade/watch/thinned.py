@@ -36,7 +36,7 @@ class ThinnedLines:
             else:
                 self._points.append((round, count, sums))
 
-    def plain(self, digits: int = 4) -> dict[str, Any]:
+    def plain(self, digits: int = 5) -> dict[str, Any]:
         """As JSON knows it: rounds [p], and values [lines, p]; null for NaN and for what a line did not have yet."""
         lines = max((len(sums) for _, _, sums in self._points), default=0)
         means = [[_mean(sums, j, count, digits) for _, count, sums in self._points] for j in range(lines)]

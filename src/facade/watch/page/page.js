@@ -5,7 +5,8 @@ import { graphPicture } from "./graph.js";
 import { eventList, siteTable } from "./sites.js";
 import { ago, bytes, duration, value } from "./words.js";
 
-const SILENCE = 12000, RETRY = 1500;
+const SILENCE = 12000, RETRY = 1500;  // milliseconds without a word of the server, and between two looks at that
+const SILENT = 20, SLOW = 8;  // seconds, and rounds, without a word of a run
 const state = { order: [], subjects: {} };
 let source = null, heard = 0, skew = 0, over = false, due = false;
 
@@ -73,7 +74,7 @@ function draw() {
   const chosen = ids.length === 1 ? ids[0] : decodeURIComponent(location.hash.slice(1));
   const one = ids.includes(chosen) ? chosen : null;
   document.getElementById("back").hidden = !one || ids.length === 1;
-  const titled = one ? state.subjects[one].about.title : ids.length ? `${ids.length} of them` : "nothing yet";
+  const titled = one ? state.subjects[one].about.title : ids.length ? `${ids.length} runs` : "nothing yet";
   document.getElementById("title").textContent = `Facade: watching ${titled}`;
   document.title = one ? `${percentDone(state.subjects[one].progress)}${titled}` : `Facade: watching ${titled}`;
   const opened = new Set([...main.querySelectorAll("details[open]")].map((box) => box.dataset.keep));
@@ -115,7 +116,7 @@ function overview(all) {
       html("td", "", traffic ? (traffic.total / 1e6).toFixed(1) : ""), html("td", "", progress.left ? duration(progress.left) : "")));
   }
   table.append(html("thead", "", head), body);
-  const box = html("div", "wide", table);
+  const box = html("div", "wide overview", table);
   box.dataset.scroll = "overview";
   return box;
 }
@@ -126,10 +127,10 @@ function card(id, subject, reach) {
   const box = html("section", "card", html("h2", "", name), advance(subject.progress));
   const width = Math.min(600, cardWidth()), quality = subject.quality;
   if (quality && quality.lines.length) {
-    box.append(lineChart(width, quality.lines, { rounds: subject.progress.rounds, scale: scaleOf(quality), label: saidOf(quality), reach, height: 150 }));
+    box.append(lineChart(width, quality.lines, { rounds: shownRounds(subject.progress), scale: scaleOf(quality), label: saidOf(quality), reach, height: 150 }));
     box.append(legend(quality.lines, (line) => nowOf(line, quality.measure)));
   }
-  if (subject.heads && subject.heads.columns) box.append(headStrip(width, subject.heads, { rounds: subject.progress.rounds, compact: true }), headLegend(subject.heads));
+  if (subject.heads && subject.heads.columns) box.append(headStrip(width, subject.heads, { rounds: shownRounds(subject.progress), compact: true }), headLegend(subject.heads));
   return box;
 }
 
@@ -160,6 +161,9 @@ function whole(subject) {
   return parts;
 }
 
+// How far the axes reach: to the end, unless the run has just begun and its lines would be a few pixels wide.
+const shownRounds = ({ done, rounds }) => Math.min(rounds, Math.max(30, Math.ceil(1.5 * done)));
+
 function facts(about) {
   const box = html("p", "facts");
   for (const [name, said] of about.facts) box.append(html("span", "", `${name} `, html("b", "", said)));
@@ -184,25 +188,28 @@ function pace(progress) {
   if (progress.says) words.push(progress.says);
   if (progress.phase === "running") {
     if (progress.seconds) words.push(`${duration(progress.seconds)} a round`);
-    if (progress.left) words.push(`about ${duration(Math.max(0, progress.left - Math.max(0, age || 0)))} left`);
+    const silent = age !== null && age > Math.max(SILENT, SLOW * (progress.seconds || 0));
+    if (silent) words.push("nothing is written any more: it has stopped, or something is slow");
+    else if (progress.left) words.push(`about ${duration(Math.max(0, progress.left - Math.max(0, age || 0)))} left`);
   }
-  if (age !== null && (progress.phase !== "running" || age > 3)) words.push(`last written ${ago(age)}`);
+  if (age !== null && (progress.phase !== "running" || age > 5)) words.push(`last written ${ago(age)}`);
   return words.join(" · ");
 }
 
-function tiles({ quality, traffic, losses, progress }) {
+function tiles({ quality, traffic, losses, progress, sites }) {
   const box = html("div", "tiles"), add = (name, said) => box.append(html("div", "tile", html("b", "", said), name));
   if (quality && quality.worst !== undefined) {
     const { word } = quality.measure, which = quality.final ? "final models" : "now";
     if (!quality.of_sites) for (const line of quality.lines) add(`${word} of ${line.name}`, nowOf(line, quality.measure));
-    add(`${word}, mean, ${which}`, value(quality.mean, quality.measure));
-    add(quality.of_sites ? "worst site" : "worst node", value(quality.worst, quality.measure));
+    const alone = quality.lines.length === 1 && quality.of_sites && quality.lines[0].name !== "mean of all sites";
+    add(alone ? `${word}, ${which}` : `mean ${word}, ${which}`, value(quality.mean, quality.measure));
+    if (!alone) add(quality.of_sites ? "worst site" : "worst node", value(quality.worst, quality.measure));
   }
   if (losses && losses.lines.length) {
     const last = losses.lines.map((line) => line.values[line.values.length - 1]).filter((one) => one !== null && one !== undefined);
-    if (last.length) add("training loss, mean", (last.reduce((a, b) => a + b, 0) / last.length).toFixed(3));
+    if (last.length) add("mean training loss", (last.reduce((a, b) => a + b, 0) / last.length).toFixed(3));
   }
-  if (traffic && traffic.total) add(`heard per node${traffic.final ? `, and ${bytes(traffic.final)} at the end` : ""}`, bytes(traffic.total));
+  if (traffic && traffic.total) add(`heard per ${sites ? "site" : "node"}${traffic.final ? `, and ${bytes(traffic.final)} at the end` : ""}`, bytes(traffic.total));
   if (traffic && traffic.last && progress.phase === "running") add("a node and round", bytes(traffic.last));
   return box;
 }
@@ -221,13 +228,13 @@ function qualityPanels({ quality, losses, progress }, width, add) {
     const { measure } = quality, ends = quality.lines.some((line) => line.final !== null && line.final !== undefined);
     const says = `${measure.percent ? "In percent. " : ""}${measure.lower_is_better ? "Lower is better. " : ""}${ends ? "The large mark is the model after the final exchange." : ""}`;
     add("quality", "", `${capital(measure.word)} over rounds`, html("figcaption", "", says),
-      lineChart(width, quality.lines, { rounds: progress.rounds, scale: scaleOf(quality), label: saidOf(quality) }),
+      lineChart(width, quality.lines, { rounds: shownRounds(progress), scale: scaleOf(quality), label: saidOf(quality) }),
       legend(quality.lines, (line) => nowOf(line, measure)), quality.nodes && everyNode(quality));
   }
   if (losses && losses.lines.length) {
     const last = (line) => line.values[line.values.length - 1];
     add("losses", "", "Training loss over rounds", html("figcaption", "", "Mean over nodes, on what they train on."),
-      lineChart(width, losses.lines, { rounds: progress.rounds, label: "training loss over rounds" }),
+      lineChart(width, losses.lines, { rounds: shownRounds(progress), label: "training loss over rounds" }),
       legend(losses.lines, (line) => (last(line) === null || last(line) === undefined ? "" : last(line).toFixed(3))));
   }
 }
@@ -245,11 +252,11 @@ function headPanels({ heads, progress, about }, width, add) {
   if (heads.columns) {
     const who = about.kind === "network" ? "site" : "node";
     const says = `A row for each ${who}, the number at its end is the head it has now.${heads.span > 1 ? ` A column stands for ${heads.span} rounds.` : ""}`;
-    add("heads", "", "Who chose which head", html("figcaption", "", says), headStrip(width, heads, { rounds: progress.rounds }), headLegend(heads));
+    add("heads", "", "Who chose which head", html("figcaption", "", says), headStrip(width, heads, { rounds: shownRounds(progress) }), headLegend(heads));
     return;
   }
   const count = Math.max(...heads.shares.map((group) => group.values.length));
-  const pictures = heads.shares.flatMap((group) => [html("figcaption", "", group.name), headShares(width, group, { rounds: progress.rounds })]);
+  const pictures = heads.shares.flatMap((group) => [html("figcaption", "", group.name), headShares(width, group, { rounds: shownRounds(progress) })]);
   add("heads", "", "Who chose which head", ...pictures, colourLegend(Array.from({ length: count }, (_, head) => [head, `head ${head}`, ""])));
 }
 
@@ -269,11 +276,11 @@ function guardPanel({ guard, progress }, width, add) {
   const most = guard.most.map((one) => `${one.name} (${one.count})`).join(", ");
   const says = [
     `Rule "${guard.rule}".`, guard.last !== undefined ? `${guard.last} messages dropped in the last round, in part or whole.` : "",
-    most ? `Most often dropped: ${most}.` : "Nothing has been dropped.", `The last gate closed ${guard.closed} times.`,
+    most ? `Most often dropped: ${most}.` : "Nothing has been dropped.", `Closings of the last gate: ${guard.closed}.`,
   ];
   const moved = guard.lines && guard.lines.some((line) => line.values.some((one) => one));
   add("guard", "", "What the guard drops", html("p", "note", says.filter(Boolean).join(" ")),
-    moved && lineChart(width, guard.lines, { rounds: progress.rounds, label: "messages dropped a round, by sender", height: 150 }),
+    moved && lineChart(width, guard.lines, { rounds: shownRounds(progress), label: "messages dropped a round, by sender", height: 150 }),
     moved && legend(guard.lines, (line) => `${line.values[line.values.length - 1]} a round`));
 }
 
