@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
@@ -17,6 +18,14 @@ BARE = (
     "--remote-debugging-pipe",
 )  # fmt: skip
 PATIENCE = 60
+# The browser is told what to do through the files numbered 3 and 4.
+LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
+for end, place in zip(ends, (3, 4)):
+    os.dup2(end, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def binary():
@@ -109,9 +118,9 @@ class Browser:
 def chromium(profile):
     """A browser with a profile of its own."""
     (child_reads, write), (read, child_writes) = os.pipe(), os.pipe()
-    shell = ["sh", "-c", f'exec "$@" 3<&{child_reads} 4>&{child_writes}', "sh"]
+    launcher = [sys.executable, "-c", LAUNCH, str(child_reads), str(child_writes)]
     process = subprocess.Popen(
-        [*shell, binary(), *BARE, f"--user-data-dir={profile}", "about:blank"],
+        [*launcher, binary(), *BARE, f"--user-data-dir={profile}", "about:blank"],
         pass_fds=(child_reads, child_writes),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

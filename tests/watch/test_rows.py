@@ -61,17 +61,18 @@ def test_a_round_that_lacks_nodes_is_left_out():
     assert [round.round for round in reader.rounds((row % (4, 1)).encode())] == [4]
 
 
-def test_numbers_are_those_of_the_finished_run(digits_runs):
-    watched = WatchedRun(digits_runs / "facade-1", "facade-1")
+def test_numbers_are_those_of_the_finished_run(tmp_path):
+    experiment = digits("training.lr=0.1", clusters="3:1", degree=2, rounds=20, steps=5, every=10)
+    summary = run(experiment, tmp_path / "one").summary
+    watched = WatchedRun(tmp_path / "one", "one")
     watched.look()
-    sections, run = watched.sections(), load(digits_runs / "facade-1")
-    summary = json.loads((digits_runs / "facade-1" / "result.json").read_text())
+    sections, history = watched.sections(), load(tmp_path / "one")
     assert [line["name"] for line in sections["quality"]["lines"]] == ["majority", "minority"]
     assert [line["final"] for line in sections["quality"]["lines"]] == pytest.approx(summary["clusters"], abs=1e-5)
     assert sections["quality"]["mean"] == pytest.approx(summary["all"], abs=1e-5)
     assert sections["quality"]["worst"] == pytest.approx(summary["worst_node"], abs=1e-5)
     assert sections["traffic"]["total"] == pytest.approx(summary["bytes_per_node"])
-    assert sections["heads"]["columns"] == ["".join(map(str, choice)) for choice in run.choice.tolist()]
+    assert sections["heads"]["columns"] == ["".join(map(str, choice)) for choice in history.choice.tolist()]
     assert sections["progress"] | {"seconds": 0, "written": 0} == {
         "phase": "finished", "says": "finished", "done": 20, "rounds": 20, "seconds": 0, "left": None, "written": 0,
     }  # fmt: skip

@@ -49,10 +49,10 @@ class Places:
         return list(found.values())
 
     def _below(self, path: Path, depth: int) -> Iterator[Path]:
-        if _sites_of(path) or (path / "experiment.toml").exists():
-            yield path
-        elif _studies_of(path):
-            yield from _studies_of(path)
+        found = [path] if _sites_of(path) or (path / "experiment.toml").exists() else []
+        found += _studies_of(path)
+        if found:
+            yield from found
         elif depth and path.is_dir():
             try:
                 children = [child for child in path.iterdir() if child.is_dir() and not child.is_symlink()]

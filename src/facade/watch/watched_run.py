@@ -126,7 +126,7 @@ class WatchedRun(Subject):
         phase = "finished" if self._finished else "running" if record.done else "waiting"
         says = {"finished": "finished", "running": "", "waiting": "the first round is under way"}[phase]
         if phase == "running" and record.done >= rounds:
-            says = "the final exchange is under way"
+            says = "writes its result" if record.final else "the final exchange is under way"
         left = None if self._finished or seconds is None else seconds * (rounds - record.done)
         written = signature(self.path / "rows.jsonl")
         return {
