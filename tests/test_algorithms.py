@@ -6,6 +6,7 @@ from facade.algorithms.core_and_heads import chosen, joined
 from facade.algorithms.dac import DAC
 from facade.core import tree
 from facade.core.messages import EVERYONE, Edges
+from facade.core.plan import deliver
 from facade.data.samples import Samples
 from facade.errors import ExperimentError
 from facade.experiment.setup import set_up
@@ -262,7 +263,7 @@ def test_a_lost_message_changes_nobody_elses_draws():
         part = setup.shard(np.array(nodes))
         row, sender = graph.into(part.nodes)
         edges = Edges(torch.from_numpy(row), torch.from_numpy(sender))
-        kept = network.deliver(part, 0, edges)
+        kept = deliver(network, part, 0, edges)
         found = {(nodes[r], s) for r, s in zip(kept.receiver.tolist(), kept.sender.tolist(), strict=True)}
         assert found == {(r, s) for r, s in arrived if r in nodes}
 
@@ -272,7 +273,7 @@ def test_losses_and_absences_have_the_asked_frequency():
     network, shard = setup.plan.network, setup.shards()[0]
     online = np.array([network.online(3, round, shard.nodes) for round in range(500)])
     assert abs(online.mean() - 0.8) < 0.02
-    kept = [len(network.deliver(shard, round, EVERYONE).sender) for round in range(500)]
+    kept = [len(deliver(network, shard, round, EVERYONE).sender) for round in range(500)]
     assert abs(np.mean(kept) / 56 - 0.7 * 0.8**2) < 0.02
 
 

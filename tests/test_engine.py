@@ -10,7 +10,8 @@ from facade.algorithms.el import EL
 from facade.core import tree
 from facade.core.engine import evaluate
 from facade.core.messages import EVERYONE
-from facade.core.plan import Network
+from facade.core.network import Network
+from facade.core.plan import deliver
 from facade.learning.measures import measured
 from facade.learning.stopwatch import Stopwatch
 from facade.testing.contract import tiny
@@ -76,7 +77,7 @@ def test_a_part_of_the_test_sets_is_asked_for_by_name():
 
 def test_a_quiet_network_hands_on_what_is_wanted_untouched():
     shard = prepared(tiny("el")).shards()[0]
-    assert Network().deliver(shard, 0, EVERYONE) is EVERYONE
+    assert deliver(Network(), shard, 0, EVERYONE) is EVERYONE
 
 
 def test_posts_carry_the_state_before_the_round_and_the_rows_of_the_one_before():

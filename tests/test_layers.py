@@ -21,6 +21,7 @@ LAYERS = [
     {"attacks"},
     {"experiment", "runs", "analysis"},
     {"testing", "export", "report", "sweep", "runtimes", "peers", "paper", "benchmarks", "trackers", "studies"},
+    {"watch"},
     {"cli"},
     {"__main__"},
 ]
@@ -71,9 +72,9 @@ def test_algorithms_know_no_data_sets_and_no_test_data():
             assert "facade.data.federation" not in imported(path), name
 
 
-def test_only_commands_know_the_peers():
+def test_only_commands_and_the_page_that_watches_know_the_peers():
     for name, path in MODULES.items():
-        if package(name + ".") not in ("peers", "cli"):
+        if package(name + ".") not in ("peers", "watch", "cli"):
             found = {module for module in imported(path) if module.startswith("facade.peers")}
             assert not found, f"{name} imports {found}"
 

@@ -13,7 +13,7 @@ from facade.algorithms.seeding import class_means, survey
 from facade.algorithms.seeding.class_means import Seen, class_sums, preference, strangeness
 from facade.algorithms.seeding.survey import Calendar
 from facade.core import tree
-from facade.core.plan import Network
+from facade.core.network import Network
 from facade.data.samples import Holdings, Labelled
 from facade.experiment.setup import set_up
 from facade.learning import models

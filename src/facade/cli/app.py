@@ -24,6 +24,7 @@ from facade.cli.run import run
 from facade.cli.show import show
 from facade.cli.study import study
 from facade.cli.sweep import sweep
+from facade.cli.watch import watch
 
 app = typer.Typer(
     name="facade",
@@ -68,6 +69,7 @@ app.command()(demo)
 app.command()(run)
 app.command("list")(list_)
 app.command()(sweep)
+app.command()(watch)
 app.command()(show)
 app.command()(check)
 app.command()(export)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,7 @@ def run(
     shards: Annotated[
         int | None, typer.Option(min=1, help="Parts of the nodes that are computed apart.", show_default="automatic")
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show a page beside it that follows the run.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run one experiment."""
@@ -48,13 +50,21 @@ def run(
     described = Experiment.load(experiment, [*(settings or ()), *runtime_settings], preset)
     directory = out_dir or run_directory(described, resume)
     finished = resume and RunDirectory(directory).finished
-    results = {described.algorithm["name"]: _compute(described, directory, resume, track or [], address)}
+    with _page(directory) if watch and not finished else nullcontext():
+        results = {described.algorithm["name"]: _compute(described, directory, resume, track or [], address)}
     console = prose(as_json)
     print_results(console, results)
     ending = f"Nothing was computed: this run was finished already, in {directory}"
     console.print(f"\n{ending if finished else f'Written to {directory}'}", soft_wrap=True)
     if as_json:
         write_summaries(results, directory)
+
+
+def _page(directory: Path) -> AbstractContextManager[None]:
+    """The page beside the run; its address is printed."""
+    from facade.watch.beside_run import page_beside
+
+    return page_beside(directory, lambda sentence: err.print(sentence, soft_wrap=True))
 
 
 def _compute(experiment: Experiment, directory: Path, resume: bool, track: list[str], address: str | None) -> Result:

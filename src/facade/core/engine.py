@@ -15,7 +15,7 @@ from facade.core import tree
 from facade.core.algorithm import Algorithm
 from facade.core.local_parts import finished, mixed, published
 from facade.core.messages import EVERYONE, Deliveries, Inbox, Post
-from facade.core.plan import OTHER_PRIOR, Plan
+from facade.core.plan import OTHER_PRIOR, Plan, deliver
 from facade.core.turn import Shard, Turn
 from facade.core.types import Ids, Row
 from facade.data.federation import Federation
@@ -54,7 +54,7 @@ def play(
         before = state
         online = torch.from_numpy(plan.network.online(shard.seed, round, shard.nodes))
         state = _trained(algorithm, turn, state, online)
-        wanted = plan.network.deliver(shard, round, algorithm.wanted(turn, state))
+        wanted = deliver(plan.network, shard, round, algorithm.wanted(turn, state))
         inbox = yield Post(round, published(algorithm, turn, state), wanted, before, rows)
         with watch.phase("mix"):
             state = mixed(algorithm, turn, state, inbox)

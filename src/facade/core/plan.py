@@ -6,42 +6,24 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from facade.core import seeds
 from facade.core.messages import EVERYONE, Edges, Everyone
+from facade.core.network import Network
 from facade.core.topology import Graph, Topology
 from facade.core.turn import Shard, Turn, listed
-from facade.core.types import Ids
 from facade.data.federation import Federation
 
 OTHER_PRIOR = {"flat": "own", "own": "flat"}
 
 
-@dataclass(frozen=True)
-class Network:
-    """Simulated trouble: each message is lost, each node offline, with these probabilities."""
-
-    loss: float = 0.0
-    offline: float = 0.0
-
-    def online(self, seed: int, round: int, nodes: Ids) -> NDArray[np.bool_]:
-        """Which nodes take part in a round; addressed by (seed, round, node)."""
-        if not self.offline:
-            return np.ones(len(nodes), np.bool_)
-        return seeds.uniform(seed, "offline", round, nodes, 1)[:, 0] >= self.offline
-
-    def deliver(self, shard: Shard, round: int, wanted: Edges | Everyone) -> Edges | Everyone:
-        """The wanted edges whose message arrives; addressed by (seed, round, sender, receiver)."""
-        if self.loss == 0 and self.offline == 0:
-            return wanted
-        row, sender = (part.numpy() for part in listed(shard, wanted))
-        receiver = shard.nodes[row]
-        kept = seeds.pair_uniform(shard.seed, "loss", round, sender, receiver) >= self.loss
-        kept &= self.online(shard.seed, round, receiver) & self.online(shard.seed, round, sender)
-        return Edges(torch.from_numpy(row[kept]), torch.from_numpy(sender[kept]))
+def deliver(network: Network, shard: Shard, round: int, wanted: Edges | Everyone) -> Edges | Everyone:
+    """The wanted edges whose message arrives."""
+    if network.loss == 0 and network.offline == 0:
+        return wanted
+    row, sender = (part.numpy() for part in listed(shard, wanted))
+    kept = network.arrives(shard.seed, round, shard.nodes[row], sender)
+    return Edges(torch.from_numpy(row[kept]), torch.from_numpy(sender[kept]))
 
 
 @dataclass(frozen=True)

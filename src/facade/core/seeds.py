@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from facade.core.types import Ids
@@ -97,6 +96,8 @@ _GLOBAL_TORCH = threading.RLock()
 def global_torch(seed: int, purpose: str, *ids: int) -> Iterator[None]:
     """Torch's global generator, put at an address for the duration: layers initialise from it. There
     is one for all threads, so one of them at a time has it."""
+    import torch  # here, because who only asks which messages are lost need not wait for it
+
     with _GLOBAL_TORCH, torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, purpose, *ids) >> 1)
         yield

@@ -12,7 +12,8 @@ import torch
 
 from facade.core.algorithm import Algorithm
 from facade.core.names import foreign, is_foreign, look_up
-from facade.core.plan import Network, Plan
+from facade.core.network import Network
+from facade.core.plan import Plan
 from facade.core.topology import TOPOLOGIES, Topology, connected
 from facade.core.turn import Shard
 from facade.core.types import Ids

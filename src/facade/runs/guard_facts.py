@@ -10,6 +10,7 @@ import numpy as np
 from facade.algorithms.local import Local
 from facade.analysis.metrics import Counts, Floats
 from facade.attacks.poisoned_data import TARGET
+from facade.core.plan import deliver
 from facade.core.turn import listed
 from facade.core.types import Row
 from facade.experiment.setup import Setup
@@ -53,7 +54,7 @@ def _heard(setup: Setup, by: Counts, rounds: Iterable[int]) -> Floats:
     counts = np.zeros(setup.federation.n)
     shard = setup.shard(np.arange(setup.federation.n))
     for round in rounds:
-        edges = listed(shard, setup.plan.network.deliver(shard, round, setup.plan.turn(shard, round).edges))
+        edges = listed(shard, deliver(setup.plan.network, shard, round, setup.plan.turn(shard, round).edges))
         counts += np.bincount(edges.sender[np.isin(edges.receiver, by)], minlength=len(counts))
     return counts
 

@@ -96,8 +96,8 @@ def lines(path: Path) -> list[Event]:
     events, content = [], path.read_bytes() if path.exists() else b""
     has_checksums = b'"crc32":' in content
     *ended, last = content.split(b"\n")
-    for number, line in enumerate([*ended, last] if _event(last[:-1], has_checksums) else ended, start=1):
-        event = _event(line, has_checksums)
+    for number, line in enumerate([*ended, last] if event_of(last[:-1], has_checksums) else ended, start=1):
+        event = event_of(line, has_checksums)
         if event is not None:
             events.append(event)
         elif line:
@@ -111,7 +111,7 @@ def _with_checksum(line: bytes) -> bytes:
     return body + _CHECKSUM % zlib.crc32(body)
 
 
-def _event(line: bytes, has_checksum: bool) -> Event | None:
+def event_of(line: bytes, has_checksum: bool) -> Event | None:
     """What a line says; None if it is not whole, or lacks the checksum that it should have."""
     try:
         event = json.loads(line)
