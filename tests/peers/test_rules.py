@@ -21,7 +21,8 @@ from facade.peers.node.node import run
 from facade.peers.node.outgoing import DivergedReplayError, Outgoing
 from facade.peers.trust import identity
 from facade.peers.trust.founding import finish_rotation, rotate_site
-from facade.peers.trust.membership import load
+from facade.peers.trust.identity import Join
+from facade.peers.trust.membership import Change, changed, load
 from facade.peers.trust.site import Site, check_playable, foreign_names, refuse_foreign_names, set_up
 from facade.runs.run_directory import RunDirectory
 from peers.makers import QUICK, federation, real_node, tiny
@@ -83,8 +84,10 @@ def test_a_file_that_is_no_key_is_named(name, tmp_path):
 
 @pytest.mark.parametrize("moved", range(3))
 def test_a_change_of_the_certificate_that_was_interrupted_can_be_ended(moved, command, tmp_path):
-    home = federation(tmp_path).home("a")
-    rotate_site(home, "a")
+    made = federation(tmp_path)
+    home = made.home("a")
+    listed = changed(made.membership, Change(rotate=[Join.load(rotate_site(home, "a"))]), 1)
+    (home / "membership.json").write_text(listed.sign([made.admin]))
     new = [(home / f"next-{name}").read_bytes() for name in ("tls.key", "certificate.pem")]
     for name in ("tls.key", "certificate.pem", "a.join")[:moved]:
         (home / f"next-{name}").replace(home / name)

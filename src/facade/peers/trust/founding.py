@@ -118,7 +118,7 @@ def finish_rotation(home: Path, id: str) -> None:
     """Use the new key and certificate from the next start on. What was interrupted goes on."""
     if not (home / f"next-{id}.join").exists():
         raise ExperimentError(f"{home} holds no new certificate; make one with: facade node rotate")
-    if (home / f"next-{identity.CERTIFICATE}").exists():
+    if (home / f"next-{identity.TLS_KEY}").exists():  # else the change is under way, and there is no way back
         _refuse_unlisted(home, id, (home / f"next-{identity.CERTIFICATE}").read_bytes())
     with store.writing(home):
         for name in (identity.TLS_KEY, identity.CERTIFICATE, f"{id}.join"):
