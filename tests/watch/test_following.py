@@ -11,6 +11,7 @@ from experiments import digits, written
 from facade import run
 from facade.errors import StoppedError
 from facade.runs.stop_signals import StopSignals
+from facade.runtimes import local
 from facade.watch import watching
 from facade.watch.watched_run import WatchedRun
 from watch.watched import Stream, everything_below, running, served
@@ -127,7 +128,7 @@ def test_a_resumed_run_comes_to_the_same_as_one_that_was_never_stopped(tmp_path)
     watched = WatchedRun(path, "one")
     assert watched.sections()["progress"]["phase"] == "waiting"
     with pytest.raises(StoppedError):
-        run(tiny(), path, stop_signals=StopsAt(30))
+        local.run(tiny(), path, stop_signals=StopsAt(30))
     watched.look()
     stopped = watched.sections()["progress"]["done"]
     assert 0 < stopped < 40

@@ -98,7 +98,7 @@ class Stream:
         """Take events until a condition on this stream holds; the value that it gives."""
         deadline = time.monotonic() + PATIENCE
         while not (value := condition(self)):
-            assert time.monotonic() < deadline, self.subjects
+            assert time.monotonic() < deadline, [self.order, *(of.get("progress") for of in self.subjects.values())]
             assert self.next() is not None, "the stream has ended"
         return value
 

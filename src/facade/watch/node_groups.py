@@ -58,9 +58,10 @@ class NodeGroups:
 
     def means(self, values: Sequence[float]) -> list[float]:
         """The mean over each group's nodes of [n] values, of those that are known; NaN where none is."""
-        return [_mean([values[node] for node in members]) for members in self.members]
+        return [mean_of_known([values[node] for node in members]) for members in self.members]
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean_of_known(values: Sequence[float]) -> float:
+    """The mean of the values that are known; NaN where none is."""
     known = [value for value in values if value == value]
     return sum(known) / len(known) if known else math.nan

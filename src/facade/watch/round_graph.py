@@ -31,7 +31,8 @@ class RoundGraph:
         algorithm, section = str(experiment["algorithm"]["name"]), experiment["topology"]
         self.n = n
         self._seed = int(experiment["seed"])
-        self._network = Network(experiment["network"]["loss"], experiment["network"]["offline"])
+        trouble = experiment.get("network", {})
+        self._network = Network(trouble.get("loss", 0.0), trouble.get("offline", 0.0))
         self._topology = _topology(section)
         self.why_not = HEAR_OTHERS.get(algorithm, "")
         """Why there is nothing to draw; empty where there is."""
@@ -40,7 +41,8 @@ class RoundGraph:
                 self.why_not = f"{name} is code of somebody's own, which is not run for a picture."
         if not self.why_not and self._topology is None:
             self.why_not = f"Nothing here knows the topology {section['name']}."
-        fresh = algorithm not in KEEP_THEIR_GRAPH if section["fresh"] == "auto" else bool(section["fresh"])
+        given = section.get("fresh", "auto")
+        fresh = algorithm not in KEEP_THEIR_GRAPH if given == "auto" else bool(given)
         self._fresh = fresh and not (self._topology is not None and self._topology.fixed)
 
     def edges(self, round: int) -> tuple[Ids, Ids]:

@@ -11,7 +11,7 @@ import numpy as np
 from facade.analysis.measures import recorded, values
 from facade.core.types import Row
 from facade.watch.head_strip import HeadStrip
-from facade.watch.node_groups import ATTACKERS, NodeGroups
+from facade.watch.node_groups import ATTACKERS, NodeGroups, mean_of_known
 from facade.watch.round_graph import RoundGraph
 from facade.watch.round_rows import Round, RoundRows
 from facade.watch.subject import MOST_DRAWN, Section, described, measure_of, number
@@ -114,7 +114,7 @@ class RunRecord:
         if self._values:
             judged = np.array([np.nan if value is None else value for value in self._values])
             section["worst"] = number(self._worst(judged))
-            section["mean"] = number(float(np.nanmean(judged[self._groups.honest]))) if len(self._values) else None
+            section["mean"] = number(mean_of_known(judged[self._groups.honest].tolist()))
             section["final"] = self.final is not None
         if self._values and self._n <= MOST_DRAWN:
             section["nodes"] = [

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import socket
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -112,6 +113,8 @@ class PageServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that has gone is no error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
     def stop(self) -> None:
         """Tell all browsers what has changed at last, and that it is over; then close."""

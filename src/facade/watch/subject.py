@@ -26,6 +26,7 @@ class Subject(ABC):
     """A run, a site or a network."""
 
     path: Path
+    title: str
 
     @abstractmethod
     def look(self) -> Looked:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from facade.analysis.measures import recorded, values
 from facade.core.names import short
 from facade.errors import FacadeError
 from facade.watch.head_strip import HeadStrip
 from facade.watch.node_groups import MOST_LINES
-from facade.watch.subject import Looked, Section, Subject, described, measure_of, signature
+from facade.watch.subject import Looked, Section, Subject, described, measure_of, number, signature
 from facade.watch.watched_site import WatchedSite
 
 _MOST_SAID = 30
@@ -21,7 +24,7 @@ class WatchedNetwork(Subject):
 
     def __init__(self, path: Path, title: str, homes: Sequence[Path], others: Sequence[Path] = ()) -> None:
         self.path = path
-        self._title = title
+        self.title = title
         self._sites = [WatchedSite(home) for home in homes]
         self._others = list(others)
         """The site.json files that others have sent."""
@@ -90,7 +93,7 @@ class WatchedNetwork(Subject):
         if len(self._sites) > MOST_LINES:
             notes.append(f"Lines are of the first {MOST_LINES} of {len(self._sites)} sites; the table has all.")
         names = [site.id for site in self._shown]
-        return {"title": self._title, "kind": "network", "facts": facts, "notes": notes, "groups": names}
+        return {"title": self.title, "kind": "network", "facts": facts, "notes": notes, "groups": names}
 
     def _progress(self) -> Section:
         done = min(site.rows.done for site in self._sites)
@@ -205,11 +208,12 @@ class WatchedNetwork(Subject):
         except FacadeError as error:
             return {"id": path.name, "here": False, "state": str(error), "refusal": True}
         met = facts.ledger.values()
-        confusion = facts.final.confusion
-        right, tested = sum(row[i] for i, row in enumerate(confusion)), sum(map(sum, confusion))
+        final = {} if facts.final.measures is None else {"measures": facts.final.measures.model_dump()}
+        confusion = np.array([facts.final.confusion], dtype=np.int64)
+        value = values(measure_of(self._first.experiment), confusion, recorded([final]))
         return {
             "id": facts.id, "here": False, "state": f"finished, as it has signed in {path.name}", "final": True,
-            "value": right / tested, "head": facts.final.choice, "heard": sum(entry.heard for entry in met),
+            "value": number(float(value[0])), "head": facts.final.choice, "heard": sum(entry.heard for entry in met),
             "late": sum(entry.late for entry in met), "missed": sum(entry.missed for entry in met),
             "dropped": sum(entry.unused for entry in met), "closed": facts.gate_closed, "gain": facts.gain,
             "refused": sum(sum(entry.refused.values()) for entry in met),

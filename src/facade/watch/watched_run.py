@@ -28,7 +28,7 @@ class WatchedRun(Subject):
 
     def __init__(self, path: Path, title: str) -> None:
         self.path = path
-        self._title = title
+        self.title = title
         self._described: tuple[Any, ...] = ()
         """What the description of the run looked like when it was read."""
         self._forget()
@@ -73,13 +73,13 @@ class WatchedRun(Subject):
         return Looked(changed, added.more)
 
     def _read_description(self) -> None:
-        """What the run is; nothing while its first files are not there, or not whole."""
+        """What the run is; nothing while its first files are not there. They are put in their places whole."""
         try:
             self._experiment = tomllib.loads((self.path / "experiment.toml").read_text())
             facts = json.loads((self.path / "federation.json").read_text())
             self._groups = NodeGroups.of(self._experiment, facts)
             self._graphs = RoundGraph(self._experiment, len(facts["images"]))
-        except (OSError, ValueError, LookupError, TypeError):
+        except OSError:
             return
         self._record = RunRecord(self._experiment, self._groups)
 
@@ -92,7 +92,7 @@ class WatchedRun(Subject):
 
     def sections(self) -> dict[str, Section]:
         if self._record is None or self._groups is None or self._graphs is None:
-            about = {"title": self._title, "kind": "run", "facts": []}
+            about = {"title": self.title, "kind": "run", "facts": []}
             return {"about": about, "progress": {"phase": "waiting", "says": "no rows yet", "done": 0, "rounds": 0}}
         record = self._record
         sections: dict[str, Section | None] = {
@@ -119,7 +119,7 @@ class WatchedRun(Subject):
             ("directory", str(self.path)),
         ]
         notes = [sentence for sentence in [attack_in_words(experiment, n)] if sentence]
-        return {"title": self._title, "kind": "run", "facts": facts, "notes": notes, "groups": groups.groups}
+        return {"title": self.title, "kind": "run", "facts": facts, "notes": notes, "groups": groups.groups}
 
     def _progress(self, record: RunRecord) -> Section:
         rounds, seconds = int(self._experiment["training"]["rounds"]), self._seconds(record.done)

@@ -75,6 +75,8 @@ class WatchedSite:
         self.anew = False
         """Whether the last look has found rows that begin again: the site went back."""
         self._log, self._rows_file = FollowedFile(self.run / "log.jsonl"), FollowedFile(self.run / "rows.jsonl")
+        self._has_checksums = False
+        """Whether lines of the log have them; then one without is damaged."""
         self._seen: dict[Path, Any] = {}
 
     @property
@@ -85,8 +87,9 @@ class WatchedSite:
     def look(self) -> Looked:
         """Read what was written since the last look."""
         log = self._log.read()
+        self._has_checksums |= b'"crc32":' in log.content
         for line in log.content.splitlines():
-            event = event_of(line, b'"crc32":' in line)
+            event = event_of(line, self._has_checksums)
             if event is not None:
                 with contextlib.suppress(LookupError, TypeError, ValueError):  # of another version, say
                     self.events.add(event)

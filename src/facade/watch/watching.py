@@ -8,11 +8,11 @@ import time
 from typing import NamedTuple
 
 from facade.watch.places import Places
-from facade.watch.subject import Subject
+from facade.watch.subject import Section, Subject
 
-SOONEST, LATEST = 0.5, 1.5
+SOONEST, LATEST = 1.0, 1.6
 """Seconds between two looks. They are further apart where a look costs more, and close enough to follow a round."""
-_SHARE = 100
+_SHARE = 400
 """A look that took one second is followed by one after so many, within these bounds."""
 _QUIET = 5.0
 """Seconds between two looks at what is over, and at where new runs may begin if that costs little."""
@@ -41,8 +41,8 @@ class Watching:
         self._places = places
         self._lock = threading.Lock()
         self._subjects: list[Subject] = []
-        self._looked: dict[int, float] = {}
-        """When each subject was looked at last, by its number in memory."""
+        self._looked: dict[str, float] = {}
+        """When each subject was looked at last."""
         self._sent: dict[tuple[str, str], _Sent] = {}
         self._order: list[str] = []
         self._version = 0
@@ -75,20 +75,32 @@ class Watching:
 
     def _look(self, at_once: bool = False) -> None:
         began = time.thread_time()
-        self._search()
         self._version += 1
+        self._search()
         more = False
         for subject in self._subjects:
-            now, last = time.monotonic(), self._looked.get(id(subject), 0.0)
+            now, last = time.monotonic(), self._looked.get(str(subject.path), 0.0)
             if last and not at_once and subject.quiet and now - last < _QUIET:
                 continue
-            looked = subject.look()
-            self._looked[id(subject)] = now
-            more |= looked.more
-            if looked.changed or not last:
-                self._note(str(subject.path), subject)
+            self._looked[str(subject.path)] = now
+            more |= self._look_at(subject, first=not last)
         spent = time.thread_time() - began
         self._next = 0.0 if more else time.monotonic() + min(max(SOONEST, _SHARE * spent), LATEST)
+
+    def _look_at(self, subject: Subject, first: bool) -> bool:
+        """Look at one, and note what has changed; whether there is more to read at once."""
+        id = str(subject.path)
+        try:
+            looked = subject.look()
+            if looked.changed or first:
+                self._note(id, subject.sections())
+        except (OSError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+            says = f"its files are damaged, or of another version ({type(error).__name__}: {error})"
+            about = {"title": subject.title, "kind": "run", "facts": []}
+            progress = {"phase": "damaged", "says": says, "done": 0, "rounds": 0}
+            self._note(id, {"about": about, "progress": progress})
+            return False
+        return looked.more
 
     def _search(self) -> None:
         """Look for runs that have begun."""
@@ -99,14 +111,12 @@ class Watching:
         order = [str(subject.path) for subject in self._subjects]
         for id, name in [key for key in self._sent if key[0] not in order]:
             self._put(id, name, "null")
-        if order != self._order:
-            self._order = order
+        self._order, self._looked = order, {id: at for id, at in self._looked.items() if id in order}
         spent = time.monotonic() - began
         soon = 1.0 if not all(subject.quiet for subject in self._subjects) or not order else _QUIET
         self._next_search = time.monotonic() + max(soon, _SHARE * spent)
 
-    def _note(self, id: str, subject: Subject) -> None:
-        sections = subject.sections()
+    def _note(self, id: str, sections: dict[str, Section]) -> None:
         for name, section in sections.items():
             self._put(id, name, json.dumps(section, separators=(",", ":"), allow_nan=False))
         for name in [name for other, name in self._sent if other == id and name not in sections]:
