@@ -92,7 +92,7 @@ def gate(made, path, message=b"x" * 1000, last_round=10):
         last_round,
         Limits(),
         Journal(path / "log.jsonl"),
-        Metrics(0),
+        Metrics(),
     )
 
 

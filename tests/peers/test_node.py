@@ -16,7 +16,8 @@ from facade.peers.node import node as site_node
 from facade.peers.node import playing
 from facade.peers.node.checkpoints import LostCheckpointError
 from facade.peers.node.followed_lists import NextEpochError
-from facade.peers.node.journal import Journal, Metrics
+from facade.peers.node.journal import Journal
+from facade.peers.node.metrics_server import MetricsServer
 from facade.peers.node.outgoing import DivergedReplayError
 from facade.peers.node.recovery import Recovery
 from facade.peers.node.round_pulls import BehindError, ShutOutError
@@ -68,7 +69,9 @@ def scripted(node, *answers):
 
 def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     closed = []
-    for kind in (Journal, Metrics, Links):
+    (home / "node.toml").write_text("metrics_port = 9100\n" + (home / "node.toml").read_text())
+    monkeypatch.setattr(site_node, "MetricsServer", lambda _, *parts: MetricsServer(("127.0.0.1", 0), *parts))
+    for kind in (Journal, MetricsServer, Links):
         close = kind.close
         monkeypatch.setattr(kind, "close", lambda self, close=close: (closed.append(type(self)), close(self)))
 
@@ -78,7 +81,7 @@ def test_a_node_that_cannot_listen_leaves_nothing_open(home, monkeypatch):
     monkeypatch.setattr(rpc, "Server", taken)
     with pytest.raises(ExperimentError, match="cannot be listened on"):
         real_node(home)
-    assert closed == [Links, Metrics, Journal]
+    assert closed == [Links, MetricsServer, Journal]
 
 
 def test_a_node_that_is_behind_jumps_and_jumps_further_if_the_others_went_on(node):

@@ -136,7 +136,7 @@ def pulling_from(tmp_path):
     journal = Journal(tmp_path / "log.jsonl")
 
     def made(policy, refuse=lambda message: None, watch=lambda _: None, hold=goes_on, asked="bc", **does):
-        records, recovery = Records(journal, Metrics(0), Ledger()), Recovery(tmp_path / "recovery.jsonl")
+        records, recovery = Records(journal, Metrics(), Ledger()), Recovery(tmp_path / "recovery.jsonl")
         puller = Puller(Peers(membership, **does), records, recovery, watch, hold)
         senders = [membership.number(id) for id in does if id in asked]
         demand = Demand(3, senders, MessageForm(MESSAGE), refuse, 10, policy)
@@ -246,7 +246,7 @@ def test_chunks_grow_up_to_what_the_list_allows(limit, most, tmp_path, monkeypat
     monkeypatch.setattr(sys.modules[__name__], "MESSAGE", {"model": {"w": torch.ones(1, 3 << 20)}})
     membership = federation(tmp_path, limits=Limits(chunk=limit)).membership
     journal, peers = Journal(tmp_path / "log.jsonl"), Peers(membership, b="serves_and_notes_how_much_is_asked_for")
-    records = Records(journal, Metrics(0), Ledger())
+    records = Records(journal, Metrics(), Ledger())
     puller = Puller(peers, records, Recovery(tmp_path / "recovery.jsonl"), lambda _: None, goes_on)
     demand = Demand(3, [1], MessageForm(MESSAGE), lambda message: None, 10, Patient(LIMITS))
     assert list(puller.pull(membership, 0, demand)) == [1]

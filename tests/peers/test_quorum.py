@@ -148,7 +148,7 @@ def quorum_of(tmp_path):
         opened.append(journal)
         calls = MemberCalls(NotedLinks(links, here), membership, "a")
         lists = SimpleNamespace(membership=membership, check_in_force=lambda _: None)
-        records = SimpleNamespace(journal=journal, metrics=Metrics(0))
+        records = SimpleNamespace(journal=journal, metrics=Metrics())
         gate = SimpleNamespace(farewells=set(farewells))
         told = []
         quorum = Quorum(lists, gate, here, lambda: calls, records, lambda _, paused: told.append(paused))

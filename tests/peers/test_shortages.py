@@ -101,7 +101,7 @@ def waited():
 def site(tmp_path, waited):
     """The shortages of a site that waits for nothing."""
     journal = Journal(tmp_path / "log.jsonl")
-    made = Shortages(tmp_path, journal, Metrics(0), waited.append)
+    made = Shortages(tmp_path, journal, Metrics(), waited.append)
     yield made
     made.close()
     journal.close()
