@@ -1,5 +1,5 @@
-"""What the files in deploy/ say of this library is true: commands, paths, metrics, reasons. `make check-deploy` has them
-read by tools made for each."""
+"""What the files in deploy/ say of this library is true: commands, paths, metrics, reasons. By `make check-deploy`,
+tools made for each of them read them."""
 
 import json
 import re

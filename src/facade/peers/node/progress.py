@@ -38,6 +38,7 @@ class Progress:
         self._evaluated: int | None = None
         """After how many rounds."""
         self._missed: list[str] = []
+        self._finished = False
 
     def begin(self, epoch: SiteEpoch, round: int) -> None:
         """A site is in a round, of the run that a list describes."""
@@ -62,6 +63,7 @@ class Progress:
 
     def finish(self) -> None:
         """The run is over."""
+        self._finished = True
         self._metrics.finished.set(1)
         self._metrics.seconds_left.set(0)
 
@@ -88,7 +90,7 @@ class Progress:
     def seconds_left(self) -> float | None:
         """Seconds until the run is over at the pace of the last rounds; None before the second round."""
         left = self._rounds - self._round
-        if left <= 0:
+        if self._finished:
             return 0.0
         return round(left * statistics.median(self._durations), 1) if self._durations else None
 
