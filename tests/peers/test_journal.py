@@ -1,47 +1,11 @@
 import errno
-import urllib.request
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from facade.errors import ExperimentError, StorageError
+from facade.errors import StorageError
 from facade.peers.node.journal import Journal, lines
-from facade.peers.node.study_metrics import StudyMetrics
-from facade.peers.protocol.refusals import Reason
-from peers.makers import kept_ports
-
-
-def on_a_free_port():
-    """Metrics, and their port: it was free a moment ago, and another one is taken if it is not any more."""
-    for _ in range(5):
-        with kept_ports(1) as (port,):
-            pass
-        with suppress(ExperimentError):
-            return StudyMetrics(port), port
-    raise AssertionError("no port stays free")
-
-
-def test_metrics_are_served_on_this_machine_alone():
-    metrics, port = on_a_free_port()
-    assert metrics._server.server_address == ("127.0.0.1", port)
-    metrics.of("main").rejected.labels(Reason.NOT_FINITE.word).inc()
-    metrics.of("lungs").round.set(3)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
-        text = page.read().decode()
-    metrics.close()
-    assert 'facade_rejected_total{reason="not-finite",study="main"} 1.0' in text
-    assert [line for line in text.splitlines() if "facade_round " in line or "facade_round{" in line] == [
-        "# HELP facade_round Round this node is in",
-        "# TYPE facade_round gauge",
-        'facade_round{study="lungs"} 3.0',
-        'facade_round{study="main"} 0.0',
-    ]
-    for name in ("round", "round_seconds", "neighbours_heard", "heard_bytes", "retries", "deadline_misses"):
-        assert f"facade_{name}" in text
-    assert "facade_certificate_days_left" in text
-    assert "facade_chosen_head" in text
 
 
 def test_of_a_flood_the_first_hundred_and_every_power_of_two_are_written(tmp_path):

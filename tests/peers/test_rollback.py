@@ -16,6 +16,7 @@ from facade.peers.after.outcome import Outcome
 from facade.peers.local_network import Processes, founded
 from facade.peers.node import rollback
 from facade.peers.node.checkpoints import SiteCheckpoints, spaced
+from facade.peers.node.followed_lists import GoBackError
 from facade.peers.node.journal import Journal
 from facade.peers.node.node import run_out
 from facade.peers.node.outgoing import Outgoing
@@ -384,6 +385,18 @@ def test_a_finished_run_is_an_outcome_again_after_the_way_back(spoiled):
     roll_back(spoiled.base / "a", BACK_TO)
     assert Outcome.load(spoiled.base / "a" / "run") is None
     assert set(Recovery(spoiled.base / "a" / "run" / "recovery.jsonl").farewells) == set()
+
+
+def test_a_finished_site_that_stays_goes_back_by_itself_when_the_list_comes(spoiled, monkeypatch):
+    node = spoiled.open(["a"])["a"]
+    monkeypatch.setattr(node.gate, "await_farewell", lambda _: spoiled.next(BACK_TO, goes_back=True))
+    with pytest.raises(GoBackError):
+        node.stay()
+    spoiled.close()
+    assert Outcome.load(spoiled.base / "a" / "run") is not None  # until it is opened again
+    spoiled.open(["a"])
+    assert spoiled.nodes["a"].outcome is None
+    spoiled.close()
 
 
 def test_after_a_crash_nobody_goes_on_from_a_state_that_is_kept_to_go_back_to(spoiled):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from facade.analysis import site_comparison
 from facade.cli.console import out
 
 if TYPE_CHECKING:
@@ -14,57 +15,22 @@ if TYPE_CHECKING:
 
     from facade.peers.after.audit import Audit
 
-_UNHEARD = ("missed", "refused", "dropped")
-_NUMBERS = ("accuracy", "AUC", "gain", "head", "images", "unused", "group", "gate")
-_WORDS = ("unheard", "refused", "dropped")
-"""Columns that hold a number, and those that do not."""
-
 
 def print_sites(comparison: dict[str, Any]) -> None:
     """Accuracy, gain and participation of every site, then what they have in common."""
-    table = Table(
-        title=f"{comparison['federation']}: {comparison['algorithm']}, policy {comparison['policy']}; shares in %",
-        title_justify="left",
-    )
+    table = Table(title=f"{site_comparison.title(comparison)}; shares in %", title_justify="left")
     table.box, table.padding, table.pad_edge = None, (0, 1, 0, 0), False
     table.add_column("site")
-    for heading in _NUMBERS:
+    for heading in site_comparison.NUMBERS:
         table.add_column(heading, justify="right")
-    for heading in _WORDS:
+    for heading in site_comparison.WORDS:
         table.add_column(heading)
-    for site in comparison["sites"]:
-        gain = "-" if site["gain"] is None else f"{100 * site['gain']:+.1f}"
-        head = "-" if site["choice"] is None else str(site["choice"])
-        unheard = (", ".join(f"{id} {count}x" for id, count in site[why].items()) or "-" for why in _UNHEARD)
-        shares = (f"{100 * site[whose]:.1f}" for whose in ("unused_by_others", "unused_of_group"))
-        auc = site["measures"]["auc"]["value"]
-        area = "-" if auc is None else f"{auc:.3f}"
-        numbers = (
-            f"{100 * site['accuracy']:.1f}",
-            area,
-            gain,
-            head,
-            str(site["images"]),
-            *shares,
-            str(site["gate_closed"]),
-        )
-        table.add_row(site["id"], *numbers, *unheard)
+    for line in site_comparison.lines(comparison):
+        table.add_row(line.site, *line.numbers, *line.words)
     out.print(table)
-    out.print(
-        f"\nmean {100 * comparison['mean']:.1f} %, worst site {100 * comparison['worst']:.1f} %,"
-        f" spread {100 * comparison['spread']:.1f} points",
-    )
-    if comparison["missing"]:
-        out.print(f"without {', '.join(comparison['missing'])}, whose files are not among these")
-    if comparison["losers"]:
-        out.print(f"worse off than alone: {', '.join(comparison['losers'])}")
-    for suspect in comparison["suspects"]:
-        out.print(_suspicion(suspect))
-
-
-def _suspicion(suspect: dict[str, Any]) -> str:
-    when = "in the final exchange" if suspect["at_end"] else "of its messages"
-    return f"suspect: {suspect['id']}, not used {100 * suspect['share']:.0f} % {when}, by {suspect['sites']} sites"
+    out.print()
+    for sentence in site_comparison.sentences(comparison):
+        out.print(sentence)
 
 
 def print_audit(console: Console, audit: Audit) -> None:
@@ -75,7 +41,11 @@ def print_audit(console: Console, audit: Audit) -> None:
         console.print(f"{audit.replayed} exchanges mixed again from kept messages", soft_wrap=True)
     if audit.missing:
         console.print(f"without {', '.join(audit.missing)}, whose logs are not among these", soft_wrap=True)
-    for sentence in (*audit.findings, *audit.notes, *(_suspicion(asdict(suspect)) for suspect in audit.suspects)):
+    for sentence in (
+        *audit.findings,
+        *audit.notes,
+        *(site_comparison.suspicion(asdict(suspect)) for suspect in audit.suspects),
+    ):
         console.print(f"  {sentence}", soft_wrap=True)
     if audit.findings:
         count = len(audit.findings)

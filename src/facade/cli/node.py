@@ -34,6 +34,9 @@ def init(
     admin: Annotated[list[str], typer.Option(help="Public key of an admin whose lists to follow. Repeatable.")],
     home: Home = Path("."),
     listen: Annotated[str, typer.Option(help="host:port to listen on, if it is another one.")] = "",
+    metrics_listen: Annotated[
+        str, typer.Option(help="host:port for Prometheus and health probes; keep it off public networks.")
+    ] = "",
     days: Annotated[int, typer.Option(min=1, help="How long the certificate is good.")] = 365,
     required: Annotated[int, typer.Option(min=1, help="How many of the admins must have signed a list.")] = 1,
     encrypt_key: Annotated[bool, typer.Option("--encrypt-key", help="Encrypt both keys with a passphrase.")] = False,
@@ -44,7 +47,8 @@ def init(
     from facade.peers.trust.founding import NewSite, found_site
 
     passphrase = new_passphrase(encrypt_key, passphrase_file)
-    extra: dict[str, Any] = ({"listen": listen} if listen else {}) | ({"required": required} if required > 1 else {})
+    said = {"listen": listen, "metrics_listen": metrics_listen, "required": required if required > 1 else None}
+    extra: dict[str, Any] = {key: value for key, value in said.items() if value}
     join = found_site(home, NewSite(id, address, admin, extra, days, passphrase))
     out.print(
         f"Written: {join}. Send it to the federation's admin; it holds nothing secret.\n"
@@ -82,6 +86,9 @@ def up(
     without_quorum: Annotated[
         bool, typer.Option("--without-quorum", help="Go on also where too few members answer.")
     ] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="After the end, answer on until SIGTERM; for what restarts all that ends.")
+    ] = False,
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Take part until the experiment is finished, in all studies that are not. SIGTERM: leave in good order; start
@@ -92,7 +99,8 @@ def up(
     from facade.peers.node.shutdown import LeftError, end_process, leaving_on_signals
     from facade.peers.node.side_by_side import Asked
 
-    studies, asked, ask = to_play(home, study or []), Asked(baseline, without_quorum), asking(passphrase_file)
+    studies = to_play(home, study or [], also_finished=stay)
+    asked, ask = Asked(baseline, without_quorum, stay), asking(passphrase_file)
     if not studies:
         out.print(f"All studies of {home} are finished; they are listed by: facade node studies", soft_wrap=True)
         return
@@ -209,7 +217,10 @@ def _status_of(run: Path) -> dict[str, Any] | None:
 
 def _print_status(facts: dict[str, Any], prefix: str) -> None:
     where = "finished" if facts["finished"] else f"round {facts['round']} of {facts['rounds']}"
-    out.print(f"{prefix}{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}")
+    left = "" if facts["finished"] else _time_left(facts.get("seconds_left"))
+    out.print(f"{prefix}{facts['id']}: {where}, epoch {facts['epoch']}, policy {facts['policy']}{left}", soft_wrap=True)
+    if facts.get("accuracy") is not None:
+        out.print(f"  accuracy {facts['accuracy']:.1%} after round {facts['evaluated']}, on this site's test data")
     if facts.get("paused"):
         from facade.cli.site_lines import too_few
 
@@ -221,8 +232,20 @@ def _print_status(facts: dict[str, Any], prefix: str) -> None:
         refused = f", refused {sum(entry['refused'].values())}" if entry["refused"] else ""
         heard = f"heard {entry['heard']}, late {entry['late']}, missed {entry['missed']}"
         out.print(f"  {id:>8}  {heard}{gone}{refused}{_dropped(entry)}", soft_wrap=True)
+    if facts.get("missed"):
+        out.print(f"  missed in the last round: {', '.join(facts['missed'])}", soft_wrap=True)
     if closed := facts["gate_closed"]:
         out.print(f"  the last gate closed {closed}x: this site went on as if it had heard nobody", soft_wrap=True)
+
+
+def _time_left(seconds: float | None) -> str:
+    """How long a run will take yet, where that is known; roughly."""
+    if seconds is None:
+        return ""
+    unit, size = next(
+        (unit, size) for unit, size in (("h", 3600), ("min", 60), ("s", 1)) if seconds >= size or size == 1
+    )
+    return f", some {seconds / size:.0f} {unit} left"
 
 
 def _dropped(entry: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ def play_one(home: Path, study: Study, asked: Asked, ask: Ask) -> None:
         study=study.name,
         baseline=asked.baseline,
         without_quorum=asked.without_quorum,
+        stay=asked.stay,
         watch=lines.rows,
         listen=lines.event,
         ask=ask,

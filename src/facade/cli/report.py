@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def report(
     runs: Runs,
-    page: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    page: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page to write.", show_default="report.html; of site.json files none"),
+    ] = None,
     samples: Annotated[
         bool, typer.Option("--samples", help="Also show images of sources that are not public. Mind whose they are.")
     ] = False,
@@ -31,10 +34,11 @@ def report(
     measure: MeasureName = None,
 ) -> None:
     """Write one self-contained page: verdict, table with intervals, charts, how to reproduce. Of the
-    site.json files of real peers, print fairness across sites."""
+    site.json files of real peers, print fairness across sites, and write a page if --out says where."""
     if all(path.suffix == ".json" for path in runs):
-        report_sites(runs)
+        report_sites(runs, page=page)
         return
+    page = page or Path("report.html")
     from facade.errors import ExperimentError
     from facade.report.panels import FORMATS, need_plotting
     from facade.runs.history import judged_by, load_all

@@ -93,7 +93,7 @@ class SiteLines:
             case "list-refused":
                 return f"the new membership.json is not used: {event['says']}"
             case "staying":
-                return f"finished; staying for {peers}, who may still need its messages"
+                return f"finished; staying for {peers or 'whoever asks'}, who may still need its messages"
         return None
 
     def _moment(self, event: Event) -> str:

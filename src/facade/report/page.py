@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import jinja2
-
-import facade
 from facade.analysis.experiment_names import short_keys
 from facade.analysis.site_table import site_tables
 from facade.analysis.table import Table, grouped, pairs, tabulate
 from facade.errors import RunDirectoryError
 from facade.experiment.setup import large_batch
 from facade.files import store
-from facade.report import charts, theme, vega
+from facade.report import charts
 from facade.report.facts import Comparison, comparisons, subject_labels
 from facade.report.page_parts import fitting, letters
 from facade.report.panels import Figure
 from facade.report.protection import protection
 from facade.report.samples import samples
+from facade.report.template import figure_facts, render
 from facade.report.verdicts import priors, verdicts
 from facade.runs.history import History, unsealed
 from facade.runs.run_directory import RunDirectory
@@ -37,27 +33,22 @@ def report(runs: Sequence[History], show_samples: bool = False) -> str:
     compared, table = comparisons(runs), tabulate(runs)
     drawn = [charts.of_comparison(comparison) for comparison in compared]
     numbers = itertools.count()
-    return _template().render(
-        title=compared[0].title if len(compared) == 1 else f"{len(compared)} comparisons",
-        runs=len(runs),
-        seeds=sorted({run.seed for run in runs}),
-        version=facade.__version__,
-        table=_table(table),
-        sites=_sites(table),
-        comparisons=[
+    facts = {
+        "title": compared[0].title if len(compared) == 1 else f"{len(compared)} comparisons",
+        "runs": len(runs),
+        "seeds": sorted({run.seed for run in runs}),
+        "table": _table(table),
+        "sites": _sites(table),
+        "comparisons": [
             _facts(comparison, show_samples)
-            | {"figures": [_figure(figure, f"c{number}", numbers) for figure in drawn[number]]}
+            | {"figures": [figure_facts(figure, f"c{number}", numbers) for figure in drawn[number]]}
             for number, comparison in enumerate(compared)
         ],
-        configurations=_configurations(runs),
-        environments=_environments(runs),
-        commands=_commands(runs),
-        specs=[panel.spec() for some in drawn for figure in some for panel in figure.panels],
-        themes={"light": theme.config() | {"background": "transparent"}, "dark": theme.config(dark=True)},
-        style=_resource("page.css"),
-        script=_resource("page.js"),
-        vega=vega.bundle(),
-    )
+        "configurations": _configurations(runs),
+        "environments": _environments(runs),
+        "commands": _commands(runs),
+    }
+    return render("page.html", [figure for some in drawn for figure in some], facts)
 
 
 def write(runs: Sequence[History], path: Path, show_samples: bool = False) -> Path:
@@ -75,25 +66,6 @@ def figures(runs: Sequence[History]) -> list[Figure]:
         for number, comparison in enumerate(compared)
         for figure in charts.of_comparison(comparison)
     ]
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    """The page's template, which escapes every text that it is given."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("facade.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return environment.get_template("page.html")
-
-
-def _resource(name: str) -> str:
-    return (files("facade.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 # What the template is given
@@ -153,17 +125,6 @@ def _facts(comparison: Comparison, show_samples: bool) -> dict[str, Any]:
         "samples": samples(comparison, show_samples),
         "who": "site" if comparison.of_sites else "cluster",
         "with_local": any(run.algorithm == "local" for run in comparison.runs),
-    }
-
-
-def _figure(figure: Figure, scope: str, numbers: Iterator[int]) -> dict[str, Any]:
-    """A figure; its panels stand beside each other where there is room, and know the numbers of their specs."""
-    return {
-        "id": f"{scope}-{figure.id}",
-        "title": figure.title,
-        "caption": figure.caption,
-        "note": figure.note,
-        "panels": [{"wide": panel.wide, "number": next(numbers)} for panel in figure.panels],
     }
 
 

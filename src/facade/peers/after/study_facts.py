@@ -81,11 +81,12 @@ def is_over(study: Study) -> bool:
     return not study.list_path.exists() or study.list_path.read_bytes() in kept
 
 
-def to_play(home: Path, names: Sequence[str]) -> list[Study]:
+def to_play(home: Path, names: Sequence[str], also_finished: bool = False) -> list[Study]:
     """The studies of these names, or all that are not over; the only one in any case, for it may be wanted to train
-    alone, or for others once more."""
+    alone, or for others once more. `also_finished`: all, for others may still need those that are over."""
     studies = chosen_studies(home, names)
-    return studies if names or len(studies) == 1 else [study for study in studies if not is_over(study)]
+    everything = names or len(studies) == 1 or also_finished
+    return studies if everything else [study for study in studies if not is_over(study)]
 
 
 def _followed(study: Study, settings: Settings) -> list[Membership]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import math
 import os
 import threading
 import warnings
@@ -129,26 +130,38 @@ class Metrics:
     """Numbers for Prometheus, of one study. `StudyMetrics` shows them; without it they are kept and shown to nobody."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self.obstacle: Callable[[], str] = lambda: "starting"
+        """Why peers cannot work with this site in that study; nothing if they can."""
 
         def gauge(name: str, help: str) -> Gauge:
-            return Gauge(f"facade_{name}", help, registry=registry)
+            return Gauge(f"facade_{name}", help, registry=self.registry)
 
         def counter(name: str, help: str, *labels: str) -> Counter:
-            return Counter(f"facade_{name}", help, labels, registry=registry)
+            return Counter(f"facade_{name}", help, labels, registry=self.registry)
 
+        self.site = Info("facade_site", "This site's id, its version and its protocol", registry=self.registry)
         self.round = gauge("round", "Round this node is in")
+        self.rounds = gauge("rounds", "Rounds of the run")
+        self.finished = gauge("finished", "1 when this node has finished its run")
+        self.seconds_left = gauge("seconds_left", "Seconds until the run is over, at the pace of the last rounds")
+        self.accuracy = gauge("accuracy", "Accuracy on this site's test data, from 0 to 1, at the last evaluation")
         self.heard = gauge("neighbours_heard", "Neighbours heard in the last round")
         self.paused = gauge("paused", "1 while too few members answer for this node to go on")
         self.choice = gauge("chosen_head", "Head this node chose last")
         self.certificate_days = gauge("certificate_days_left", "Days until the certificate expires")
+        self.list_days = gauge("list_days_left", "Days until the list of members expires, if it does")
         self.shortage = gauge("shortage", "1 while this node pauses for want of files, disk space or memory")
-        self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=registry)
+        self.seconds = Histogram("facade_round_seconds", "Seconds a round took", registry=self.registry)
         self.rejected = counter("rejected", "What was refused, by reason", "reason")
         self.dropped = counter("dropped", "Messages that the guard did not use, by the part dropped", "part")
         self.gate_closed = counter("gate_closed", "Exchanges after which this node went on as if it had heard nobody")
         self.bytes = counter("heard_bytes", "Payload bytes heard")
         self.retries = counter("retries", "Calls that were made again")
         self.misses = counter("deadline_misses", "Messages that did not come in time")
+        self.peer_heard = counter("peer_heard", "Messages that came in time, by the peer that sent them", "peer")
+        self.peer_missed = counter("peer_missed", "Messages that did not come in time, by the peer", "peer")
+        for unknown in (self.seconds_left, self.accuracy, self.list_days):
+            unknown.set(math.nan)  # 0 would say that the run is over, or the site lost

@@ -10,7 +10,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from facade.core.engine import Played
 from facade.errors import ExperimentError
@@ -43,11 +43,15 @@ from facade.peers.node.waiting import policy
 from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
+from facade.peers.trust import identity
 from facade.peers.trust.identity import Ask, cannot_ask
 from facade.peers.trust.site import Site
 from facade.peers.trust.studies import MAIN, not_played, refuse_twin, stray_list
 from facade.runs.environment import environment
 from facade.runs.run_directory import RunDirectory
+
+_PAUSE = 1.0
+"""Seconds between two looks for a new list, of a node that has finished and stays."""
 
 Listen = Callable[[Event], None]
 """Told every event of the log, by the thread that it happens in."""
@@ -78,7 +82,19 @@ class Node:
             if self.outcome is not None and site.study.is_stray:  # who put that list there wants it played
                 raise ExperimentError(stray_list(site.study))
             self._open(opened, journal, transport, watch)
+            self._metrics.obstacle = self._obstacle
             self._opened = opened.pop_all()
+
+    def _obstacle(self) -> str:
+        """Why peers cannot work with this site; nothing if they can. One that pauses is there for them as ever."""
+        if identity.days_left(self.site.certificate) < 0:
+            return "the certificate has expired; make a new one: facade node rotate"
+        try:
+            if self.outcome is None:
+                self.followed_lists.membership.refuse_expired()
+        except ExperimentError as error:
+            return str(error)
+        return ""
 
     def _open(self, opened: contextlib.ExitStack, journal: Journal, transport: Transport, watch: Watch) -> None:
         """Make all parts; what must be closed is added to `opened`."""
@@ -89,15 +105,15 @@ class Node:
         if self.outcome is None:  # else there is nothing to play, and others may still need this site
             lists.refuse_expired(first)
         epoch = lists.enter(first)
-        metrics = self._metrics
-        self.records = Records(journal, metrics, Ledger(saved.ledger if saved else None))
-        self.shortages = Shortages(site.run, journal, metrics)
+        self.records = Records(journal, self._metrics, Ledger(saved.ledger if saved else None))
+        self.shortages = Shortages(site.run, journal, self._metrics)
         opened.callback(self.shortages.close)
         window = epoch.membership.limits.window
         self.files = SiteFiles.open(site.run, window, self.shortages)
         self._compare_surroundings(saved, epoch)
         if self.outcome is None:
             self.files.go_back_to(saved)
+        self._recall_progress()
         if saved is not None and saved.epoch != epoch.membership.epoch:
             self.files.outgoing.withdraw(first)
         lists.recall(range(max(0, first - window), first))
@@ -137,6 +153,15 @@ class Node:
         server = transport.serve(gate, lambda: lists.callers(gate.round))
         opened.callback(server.stop)
 
+    def _recall_progress(self) -> None:
+        """Show at once what the rows of earlier starts say."""
+        progress, rows = self.records.progress, self.files.directory.rows
+        progress.introduce(self.site)
+        if rows.path.exists():
+            progress.note_rows(rows)
+        if self.outcome is not None:
+            progress.finish()
+
     def _compare_surroundings(self, saved: SiteCheckpoint | None, epoch: SiteEpoch) -> None:
         """Warn of what is other than it was at the last checkpoint, or at the end; remember what it is now."""
         now = surroundings(self.site, epoch.membership)
@@ -160,6 +185,16 @@ class Node:
         self._shutdown.say_farewell()
         self.files.recovery.note_left()
         return self.outcome
+
+    def stay(self) -> NoReturn:
+        """After the end, go on answering until a signal ends this process: for platforms that start again whatever
+        ends. GoBackError where a list goes back."""
+        lists = self.followed_lists
+        self.records.journal.write("staying", peers=[])
+        while not lists.epochs.going_back(lists.membership.epoch):
+            self.gate.await_farewell(_PAUSE)
+            lists.look()
+        raise GoBackError
 
     def _play(self) -> Played:
         epoch, journal = self.followed_lists.in_force, self.records.journal
@@ -188,6 +223,7 @@ class Node:
         outcome = dataclasses.replace(outcome, surroundings=self.files.checkpoints.surroundings)
         self.shortages.outlast(lambda: outcome.save(self.files.directory, played.state, epoch.setup))
         self.records.journal.write("finished", round=self.gate.round, sha256=outcome.state_sha256)
+        self.records.progress.finish()
         self.publisher.write_status(epoch, self.gate.round)  # with what the final exchange brought
         return outcome
 
@@ -226,19 +262,21 @@ def run(
     study: str = MAIN,
     baseline: bool = False,
     without_quorum: bool = False,
+    stay: bool = False,
     shared_port: bool = False,
     watch: Watch = lambda rows: None,
     listen: Listen = lambda event: None,
     ask: Ask = cannot_ask,
 ) -> Outcome:
     """Run the site of a directory to the end of the experiment of one study, among peers that it reaches by gRPC;
-    `without_quorum`: also where too few of them are there; `ask` gives the passphrase of encrypted keys."""
+    `without_quorum`: also where too few of them are there; `stay`: not end by itself; `ask` gives the passphrase of
+    encrypted keys."""
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     raise_limit()
     site = Site.load(Path(home), ask, study)
     refuse_twin(site.home, site.study)
-    with RunDirectory(site.run).claimed(), contextlib.closing(StudyMetrics(site.settings.metrics_port)) as metrics:
+    with RunDirectory(site.run).claimed(), contextlib.closing(StudyMetrics(site.settings.metrics_address)) as metrics:
         own = Credentials(site.tls_key, site.certificate)
         absent = not_played(site.home, [site.study])
         transport = GrpcTransport(own, site.settings.listens_at, shared_port, absent)
@@ -248,15 +286,18 @@ def run(
             node.quorum.waived = without_quorum
             return node
 
-        return run_out(opened, baseline)
+        return run_out(opened, baseline, stay)
 
 
-def run_out(opened: Callable[[], Node], baseline: bool = False) -> Outcome:
+def run_out(opened: Callable[[], Node], baseline: bool = False, stay: bool = False) -> Outcome:
     """Run a site to the end. Where a list goes back, the node is closed and opened again: it then begins there."""
     while True:
         node = opened()
         try:
-            return node.run(baseline)
+            outcome = node.run(baseline)
+            if stay:
+                node.stay()
+            return outcome
         except GoBackError:
             continue
         finally:

@@ -48,7 +48,7 @@ class Publisher:
         """Make a round's start and then its message durable, and serve it; what is done by halves is done again when
         there is room."""
         self._shortages.outlast(lambda: self._commit(epoch, post))
-        self._count(post.round)
+        self._count(epoch, post.round)
         self.write_status(epoch, post.round)
 
     def _commit(self, epoch: SiteEpoch, post: Post) -> None:
@@ -75,10 +75,10 @@ class Publisher:
         """Take back a round's message: the round is played by another list."""
         self._files.outgoing.withdraw(round)
 
-    def _count(self, round: int) -> None:
+    def _count(self, epoch: SiteEpoch, round: int) -> None:
         now, metrics = time.monotonic(), self._records.metrics
         metrics.seconds.observe(now - self._committed)
-        metrics.round.set(round)
+        self._records.progress.begin(epoch, round)
         metrics.certificate_days.set(identity.days_left(self._site.certificate))
         self._committed = now
 
@@ -86,9 +86,7 @@ class Publisher:
         """Append rows, made under a list, to the run's file; note what they say, and the state [1, ...] that they end
         with; tell them to whoever watches."""
         self._shortages.outlast(lambda: self._files.directory.append(ROWS, rows))
-        for row in rows:
-            if row.get("choice") is not None:
-                self._records.metrics.choice.set(row["choice"])
+        self._records.progress.note_rows(rows)
         exchanged = last_exchange(rows)
         if exchanged is not None:
             self._note_exchange(epoch, exchanged, rows, state)
@@ -120,6 +118,6 @@ class Publisher:
             "paused": paused,
             "ledger": self._records.ledger.plain(),
             "refusals": dict(self._records.journal.refusals),
-        }
+        } | self._records.progress.facts()
         sealed = seals.sealed_json(facts)
         self._shortages.outlast(lambda: store.replace(self._site.run / "status.json", sealed, store.PRIVATE))

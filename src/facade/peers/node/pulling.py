@@ -176,6 +176,7 @@ class Puller:
             # Where nothing has come, even the first chunk may have been more than is carried in a wait.
             self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
         metrics.heard.set(len(wait.heard))
+        self._records.progress.note_exchange(wait.heard, wait.outstanding)
 
     def _pull_one(self, pulls: RoundPulls, pull: Pull) -> None:
         """In a thread of its own: fetch, check, say how it ended."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from facade.peers.node.journal import Journal, Metrics
 from facade.peers.node.ledger import Ledger
+from facade.peers.node.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -15,3 +17,8 @@ class Records:
     journal: Journal
     metrics: Metrics
     ledger: Ledger
+
+    @functools.cached_property
+    def progress(self) -> Progress:
+        """How far this node is, and how well it does."""
+        return Progress(self.metrics)

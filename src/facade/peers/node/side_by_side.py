@@ -48,6 +48,8 @@ class Asked:
 
     baseline: bool = False
     without_quorum: bool = False
+    stay: bool = False
+    """After the end of a study, answer on."""
     shared_port: bool = False
     """Whether others on this machine may hold the port as well."""
 
@@ -71,7 +73,7 @@ def run_side_by_side(
     members = sum(newest.n for study in studies if (newest := newest_list(study)) is not None)
     transport = GrpcTransport(own, settings.listens_at, asked.shared_port, absent, members)
     with contextlib.ExitStack() as opened:
-        metrics = StudyMetrics(settings.metrics_port)
+        metrics = StudyMetrics(settings.metrics_address)
         opened.callback(metrics.close)
         together = _SideBySide(site, settings, transport, metrics, asked, told, len(studies))
         opened.callback(together.close)
@@ -140,7 +142,7 @@ class _SideBySide:
 
         with RunDirectory(site.run).claimed():
             try:
-                return run_out(opened, self._asked.baseline)
+                return run_out(opened, self._asked.baseline, self._asked.stay)
             finally:
                 self._nodes.pop(study.name, None)  # its data take memory
 

@@ -5,28 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from facade.errors import ExperimentError
 from facade.peers.node.journal import Metrics
+from facade.peers.node.metrics_server import Address, MetricsServer
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
 class StudyMetrics:
-    """Where the studies count; shown at a port of 127.0.0.1, or, without one, to nobody."""
+    """Where the studies count; shown at an address, or, without one, to nobody."""
 
-    def __init__(self, port: int) -> None:
-        from prometheus_client import CollectorRegistry, start_http_server
+    def __init__(self, address: Address | None) -> None:
+        from prometheus_client import CollectorRegistry
 
         self._of: dict[str, Metrics] = {}
         self._server = None
-        registry = CollectorRegistry()
-        registry.register(self)
-        if port:
-            try:
-                self._server, self._thread = start_http_server(port, "127.0.0.1", registry)
-            except OSError as error:
-                raise ExperimentError(f"metrics_port = {port} cannot be used: {error.strerror}") from None
+        if address is not None:
+            registry = CollectorRegistry()
+            registry.register(self)
+            self._server = MetricsServer(address, registry, self.obstacle)
+
+    @property
+    def address(self) -> Address | None:
+        """Where they are shown."""
+        return None if self._server is None else self._server.address
+
+    def obstacle(self) -> str:
+        """Why peers cannot work with this site in any study; nothing as long as there is one in which they can."""
+        found = {study: metrics.obstacle() for study, metrics in sorted(self._of.items())}
+        if not found:
+            return "starting"
+        if not all(found.values()):
+            return ""
+        return "; ".join(says if len(found) == 1 else f"{study}: {says}" for study, says in found.items())
 
     def of(self, study: str) -> Metrics:
         """New numbers of a study; they take the place of its earlier ones."""
@@ -47,6 +58,4 @@ class StudyMetrics:
     def close(self) -> None:
         """Free the port."""
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
+            self._server.close()

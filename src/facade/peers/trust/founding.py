@@ -70,8 +70,9 @@ def found_site(home: Path, new: NewSite) -> Path:
             f"{new.settings['required']} admins must sign, but {len(set(new.admins))} are named; name all of them"
         )
     identity.check_address("address", new.address)
-    if listen := new.settings.get("listen"):
-        identity.check_address("listen", listen)
+    for place in ("listen", "metrics_listen"):
+        if where := new.settings.get(place):
+            identity.check_address(place, where)
     with store.writing(home):
         store.make_directory(home)
         _refuse_open(home)

@@ -87,6 +87,14 @@ def check_address(name: str, address: str) -> None:
         )
 
 
+def check_place(name: str, address: str) -> None:
+    """ValueError for what is not host:port; `name` says what it is."""
+    try:
+        check_address(name, address)
+    except ExperimentError as error:
+        raise ValueError(str(error)) from None
+
+
 def check_member(id: str, address: str) -> None:
     """ValueError for an id or an address that no site could have been founded with."""
     try:

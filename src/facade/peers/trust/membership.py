@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
+import facade
 from facade.data.clusters import UNKNOWN, cluster_sizes
 from facade.errors import ExperimentError, first_mistake
 from facade.peers.trust import bounds, identity
@@ -91,6 +92,12 @@ class Membership(ListPart):
     @classmethod
     def _is_plain_data(cls, written: Any) -> Any:
         bounds.check_list(written)
+        spoken = written.get("protocol", PROTOCOL)
+        if spoken != PROTOCOL:  # whatever else in it is new
+            raise ValueError(
+                f"it is for protocol {spoken}, and Facade {facade.__version__}, which is installed here, speaks"
+                f" protocol {PROTOCOL}; all sites and admins of a federation need versions of one protocol"
+            )
         return written
 
     @model_validator(mode="after")

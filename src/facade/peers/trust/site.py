@@ -80,8 +80,10 @@ class Settings(BaseModel):
     """Ids of members that this site neither hears nor serves, whatever a list says; looked at again while it runs."""
     allow: list[str] = []
     """Names package.module:Attribute that an experiment may use here; "attack": it may have this site attack others."""
+    metrics_listen: str = ""
+    """host:port of Prometheus metrics and of /healthz and /readyz, for whoever reaches it; none if empty."""
     metrics_port: int = Field(0, ge=0, lt=65536)
-    """Prometheus metrics on 127.0.0.1; 0 for none."""
+    """The same on 127.0.0.1; 0 for none."""
     threads: int = Field(1, ge=0)
     """Threads that compute; 0: as many as there are cores. Studies side by side share them; each has one at least."""
     data: dict[str, Any] = {}
@@ -112,6 +114,10 @@ class Settings(BaseModel):
             identity.check_member(id, self.address)
         if self.id in self.ignore:
             raise ValueError(f"ignore names this site itself ('{self.id}'); leave it out")
+        if self.metrics_listen and self.metrics_port:
+            raise ValueError("metrics_listen and metrics_port both say where metrics are; leave one of them out")
+        if self.metrics_listen:
+            identity.check_place("metrics_listen", self.metrics_listen)
 
     def of_study(self, name: str) -> Settings:
         """The same for one study: what is said of it in place of what holds for those without settings of their own."""
@@ -127,6 +133,14 @@ class Settings(BaseModel):
     def listens_at(self) -> str:
         """host:port where this site listens."""
         return self.listen or self.address
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of the metrics; None for none."""
+        if self.metrics_listen:
+            host, _, port = self.metrics_listen.rpartition(":")
+            return host.strip("[]"), int(port)
+        return ("127.0.0.1", self.metrics_port) if self.metrics_port else None
 
     @classmethod
     def load(cls, home: Path) -> Settings:
