@@ -194,7 +194,7 @@ def test_a_thousand_nodes_are_sent_as_groups(tmp_path):
     sections = watched.sections()
     assert len(json.dumps(sections)) < 20_000
     assert sections["graph"]["sizes"] == [940, 60]
-    assert sum(sections["graph"]["between"][0]) == pytest.approx(4, abs=0.02)
+    assert sum(sections["graph"]["between"][0]) == pytest.approx(2, abs=0.02)
     last = [[head[-1] for head in group["values"]] for group in sections["heads"]["shares"]]
     assert last == [[1.0, 0.0], [0.0, 1.0]]
     assert "nodes" not in sections["quality"]

@@ -53,7 +53,7 @@ def test_a_network_is_followed_from_before_its_first_round_to_its_end(network):
     base, told = network
     assert "n3" in told["waiting"]["sites"]["rows"][0]["state"]
     assert told["seen"]["progress"]["phase"] in ("running", "finished")
-    assert len(told["seen"]["graph"]["edges"]) == 8
+    assert 8 <= len(told["seen"]["graph"]["edges"]) <= 12, "two a site, or all three in the final exchange"
     last = told["last"]
     outcomes = [json.loads((base / f"sites/n{i}/run/site.json").read_text())["site"] for i in range(4)]
     for row, line, outcome in zip(last["sites"]["rows"], last["quality"]["lines"], outcomes, strict=True):

@@ -140,7 +140,8 @@ class RunRecord:
             return None
         if self._n > MOST_DRAWN:
             pairs = zip(self._groups.groups, self._shares, strict=True)
-            return {"shares": [{"name": name} | lines.plain(3) for name, lines in pairs], "done": self.done}
+            shares = [{"name": name} | _without_gaps(lines.plain(3)) for name, lines in pairs]
+            return {"shares": shares, "done": self.done}
         strip = self._strip.plain() or {}
         order = sorted(self._groups.honest.tolist(), key=lambda node: self._group_of[node])
         rows = [{"name": self._groups.names[i], "group": self._group_of[i], "place": i} for i in order]
@@ -187,3 +188,8 @@ class RunRecord:
         heard = np.bincount(of[receiver] * count + of[sender], minlength=count * count).reshape(count, count)
         sizes = np.maximum(1, np.bincount(of, minlength=count))
         return {"between": np.round(heard / sizes[:, None], 2).tolist(), "sizes": sizes.tolist()}
+
+
+def _without_gaps(plain: Section) -> Section:
+    """Shares of heads; a head that nobody has chosen yet has none."""
+    return plain | {"values": [[share or 0.0 for share in line] for line in plain["values"]]}
