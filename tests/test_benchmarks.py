@@ -5,7 +5,7 @@ import json
 import pytest
 from torch import nn
 
-from facade.benchmarks import efficiency, guarding, overhead, scaling
+from facade.benchmarks import efficiency, guarding, many_rows, overhead, scaling
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
 from facade.cli import bench as command
@@ -67,7 +67,9 @@ def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypat
     def fails(quick):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("facade.benchmarks.parts", lambda runtime: {"one": lambda quick: {"ratio": 0.9}, "two": fails})
+    monkeypatch.setattr(
+        "facade.benchmarks.parts", lambda runtime, rows: {"one": lambda quick: {"ratio": 0.9}, "two": fails}
+    )
     with pytest.raises(RuntimeError):
         command.bench(out_file=tmp_path / "numbers.json", quick=True)
     assert json.loads((tmp_path / "numbers.json").read_text())["ratio"] == 0.9
@@ -75,11 +77,19 @@ def test_numbers_are_on_the_disk_before_the_next_part_begins(tmp_path, monkeypat
 
 
 def test_for_programs_the_numbers_are_one_line_of_json(monkeypatch, capsys):
-    monkeypatch.setattr("facade.benchmarks.parts", lambda runtime: {"one": lambda quick: {"ratio": 0.9}})
+    monkeypatch.setattr("facade.benchmarks.parts", lambda runtime, rows: {"one": lambda quick: {"ratio": 0.9}})
     command.bench(quick=True, as_json=True)
     printed = capsys.readouterr()
     assert json.loads(printed.out)["ratio"] == 0.9
     assert "0.9" in printed.err
+
+
+def test_recording_and_reading_rows_are_measured_against_the_run():
+    cost = many_rows.measured("el", 6, 4)
+    assert cost["rows"] == 24
+    assert 0 < cost["recording_share"] < 1
+    for part in ("end", "show", "report", "read_rows"):
+        assert cost[f"{part}_over_run"] == pytest.approx(cost[f"{part}_seconds"] / cost["run_seconds"], abs=0.2)
 
 
 @pytest.mark.parametrize(("threads", "nodes"), [(1, 32), (12, 32), (64, 32), (3, 8)])

@@ -61,7 +61,7 @@ def test_a_run_prints_a_table_and_writes_a_run_directory(command, digits, tmp_pa
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {
         "experiment.toml", "federation.json", "environment.json", "rows.jsonl", "timings.jsonl",
-        "models.safetensors", "result.json",
+        "moments.safetensors", "models.safetensors", "result.json",
     }  # fmt: skip
     rows = [json.loads(line) for line in (tmp_path / "run" / "rows.jsonl").read_text().splitlines()]
     assert [row["node"] for row in rows[:8]] == list(range(8))

@@ -127,9 +127,8 @@ def test_every_head_that_is_shared_is_named_with_its_users():
 
 
 def chosen(rounds):
-    """Rows in which a node chooses head 0 in odd rounds and its cluster's in even ones; a kind that does not count."""
-    heads = [(round, c * (1 - round % 2)) for round in rounds for c in CLUSTER]
-    return [{"kind": "round", "round": round, "choice": head} for round, head in heads] + [{"kind": "final"}]
+    """A node chooses head 0 in odd rounds and its cluster's in even ones."""
+    return {round: [c * (1 - round % 2) for c in CLUSTER] for round in rounds}
 
 
 def test_the_strip_shows_chosen_heads_cluster_by_cluster_at_a_few_rounds():

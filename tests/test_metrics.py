@@ -3,7 +3,8 @@ import pytest
 
 from facade.analysis import metrics
 from facade.paper import published
-from facade.runs.result import judge, summarise
+from facade.runs.result import judge
+from facade.runs.running_summary import RunningSummary
 
 
 @pytest.mark.parametrize("line", published.FINAL, ids="-".join)
@@ -155,6 +156,9 @@ def test_of_a_single_cluster_nothing_is_said_between_clusters():
 
 def test_bytes_of_rounds_and_of_the_final_exchange_are_kept_apart():
     heard = [{"kind": "round", "round": r, "node": i, "bytes": 10 * r + i} for r in (1, 2) for i in (0, 1)]
-    summary = summarise(heard + rows("final", [[[1, 0], [0, 1]]] * 2, bytes=7), np.array([0, 1]))
+    summed = RunningSummary()
+    for moment in (heard[:2], heard[2:], rows("final", [[[1, 0], [0, 1]]] * 2, bytes=7)):
+        summed.add(moment)
+    summary = summed.facts(np.array([0, 1]))
     assert summary["bytes_per_node"] == (10 + 11 + 20 + 21) / 2
     assert summary["bytes_final"] == 7

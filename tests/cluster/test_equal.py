@@ -67,7 +67,7 @@ def test_what_the_cluster_leaves_is_what_the_simulator_leaves(run_on, tmp_path):
     experiment = tiny()
     run(experiment, tmp_path / "local")
     run_on(experiment, 3, tmp_path / "ray")
-    for name in ("rows.jsonl", "models.safetensors", "federation.json", "experiment.toml"):
+    for name in ("rows.jsonl", "moments.safetensors", "models.safetensors", "federation.json", "experiment.toml"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name
     assert not (tmp_path / "ray" / "checkpoints").exists()
     assert "train" in (tmp_path / "ray" / "timings.jsonl").read_text(), "workers' time is counted"

@@ -35,8 +35,8 @@ def facts(path):
     return (
         (path / "rows.jsonl").read_bytes(),
         (path / "models.safetensors").read_bytes(),
-        summary["model_sha256"],
-        summary["state_sha256"],
+        (path / "moments.safetensors").read_bytes(),
+        {key: value for key, value in summary.items() if key not in ("seconds", "run_dir")},
     )
 
 

@@ -42,7 +42,7 @@ def copied(finished, tmp_path):
 
 
 def test_a_changed_bit_in_any_file_of_a_finished_run_is_noticed(finished):
-    flips = try_flips(finished, use_finished_run, places(finished, 14, seed=1))
+    flips = try_flips(finished, use_finished_run, places(finished, 16, seed=1))
     assert [each for each in flips if each.outcome != "noticed"] == []
 
 
@@ -55,11 +55,11 @@ def test_a_changed_bit_in_any_file_of_a_stopped_run_is_noticed_or_harmless(half)
 
 def test_the_places_are_the_same_for_a_seed_and_are_in_all_files(finished):
     assert places(finished, 20, 3) == places(finished, 20, 3)
-    assert {place.file for place in places(finished, 7, 3)} == {path.name for path in finished.iterdir()}
+    assert {place.file for place in places(finished, 8, 3)} == {path.name for path in finished.iterdir()}
 
 
 def test_a_use_that_looks_away_is_found_out(finished):
-    flips = try_flips(finished, lambda path: (path / "rows.jsonl").read_bytes(), places(finished, 7, seed=1))
+    flips = try_flips(finished, lambda path: (path / "rows.jsonl").read_bytes(), places(finished, 8, seed=1))
     assert [each.place.file for each in flips if each.outcome == "unnoticed"] == ["rows.jsonl"]
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 
-def parts(runtime: str) -> dict[str, Callable[[bool], dict[str, Any]]]:
-    """The benchmarks of a runtime by name; each is called with `quick`."""
+def parts(runtime: str, rows: int | None = None) -> dict[str, Callable[[bool], dict[str, Any]]]:
+    """The benchmarks of a runtime by name; each is called with `quick`. `rows`: how many those of rows record."""
     if runtime == "ray":
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
-    from facade.benchmarks import efficiency, guarding, overhead, scaling
+    from facade.benchmarks import efficiency, guarding, many_rows, overhead, scaling
 
     return {
         "efficiency": efficiency.run,
         "scaling": scaling.run,
         "overhead": overhead.run,
         "guard": guarding.run,
+        "rows": functools.partial(many_rows.run, rows=rows),
     }

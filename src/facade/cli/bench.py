@@ -13,9 +13,12 @@ from facade.core.names import look_up
 
 
 def bench(
-    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling, overhead or guard.")] = None,
+    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling, overhead, guard or rows.")] = None,
     runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
+    rows: Annotated[
+        int | None, typer.Option(min=50_000, help="How many rows the part of that name records; 100,000 unless given.")
+    ] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -24,7 +27,7 @@ def bench(
     from facade.files import store
     from facade.runs.environment import environment
 
-    benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
+    benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}), rows)
     if only:
         benchmarks = {only: look_up("benchmark", only, benchmarks)}
     console = prose(as_json)

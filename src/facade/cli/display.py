@@ -56,7 +56,7 @@ def print_results(
         elif sentence:
             console.print(f"{name}: the head each node chose, clusters side by side. {sentence}")
         if sentence:
-            console.print(head_strip(result.rows, cluster, console.width, bad), end="")
+            console.print(head_strip(result.choices(), cluster, console.width, bad), end="")
             if survey := result.summary.get("survey"):
                 console.print(survey_in_words(survey))
             if warning := health(result.summary):
@@ -235,12 +235,10 @@ def health(summary: Row) -> str | None:
     return " ".join(sentences) or None
 
 
-def head_strip(rows: Sequence[Row], cluster: Sequence[int], width: int, bad: Sequence[int] = ()) -> Text:
-    """The head each node chose (its number; x: an attacker), clusters side by side, at a few rounds of the run."""
-    choices: dict[int, list[int]] = {}
-    for row in rows:
-        if row["kind"] == "round" and "choice" in row:
-            choices.setdefault(row["round"], []).append(row["choice"])
+def head_strip(
+    choices: Mapping[int, Sequence[int]], cluster: Sequence[int], width: int, bad: Sequence[int] = ()
+) -> Text:
+    """The head each node chose (its number; x: an attacker), clusters side by side, at a few of these rounds."""
     strip = Text()
     members = [[node for node, of in enumerate(cluster) if of == c] for c in sorted(set(cluster))]
     shown = min(len(cluster), width - 14 - 2 * (len(members) - 1))

@@ -20,33 +20,48 @@ FIRST_ROUNDS = 40
 """Rounds, if they are not more than a third of a run, in which models are too weak to say who is dropped."""
 
 
-def guard_facts(rows: Iterable[Row], setup: Setup) -> Row:
+class GuardSums:
     """Of what honest nodes heard, the share that they dropped, in part or whole, by who sent it; and how often their
     last gate closed. The first rounds are left out. Who was heard follows from the graphs: of an algorithm that picks
     its peers itself, as if it had followed them."""
-    if setup.experiment.guard.rule == "none" or isinstance(setup.algorithm, Local):
-        return {}
-    n, rounds, first = setup.federation.n, setup.plan.rounds, setup.experiment.attack.start
-    bad = np.setdiff1d(np.arange(n), honest := honest_nodes(setup.experiment.model_dump(), n))
-    after = min(FIRST_ROUNDS, rounds // 3)
-    dropped, closed, listening = np.zeros(n), 0, frozenset(honest.tolist())
-    for row in rows:
-        if row["kind"] == "round" and row["round"] > after and row["node"] in listening:
-            closed += row["gate_closed"]
-            senders = {sender for sender in row["dropped"] if sender >= 0}
-            dropped[[s for s in senders if s in listening or row["round"] > first]] += 1
-    heard = _heard(setup, honest, range(after, rounds))
-    if first > after:  # before, attackers are as honest as the others, and not counted
-        heard[bad] = _heard(setup, honest, range(first, rounds))[bad]
-    shares: Row = {"honest": _share(dropped, heard, honest)}
-    if (cluster := setup.federation.cluster) is not None:
-        groups = (np.intersect1d(honest, np.nonzero(cluster == c)[0]) for c in range(int(cluster.max()) + 1))
-        shares["clusters"] = [_share(dropped, heard, group) for group in groups]
-    if len(bad):
-        shares["attackers"] = _share(dropped, heard, bad)
-    return {
-        "guard": {"after_round": after, "dropped": shares, "gate_closed": closed / (len(honest) * (rounds - after))}
-    }
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._guarded = setup.experiment.guard.rule != "none" and not isinstance(setup.algorithm, Local)
+        n = setup.federation.n
+        self._honest = honest_nodes(setup.experiment.model_dump(), n)
+        self._after = min(FIRST_ROUNDS, setup.plan.rounds // 3)
+        self._dropped, self._closed, self._listening = np.zeros(n), 0, frozenset(self._honest.tolist())
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take in the rows of the next moment."""
+        if not self._guarded or rows[0]["kind"] != "round" or rows[0]["round"] <= self._after:
+            return
+        attacked = rows[0]["round"] > self._setup.experiment.attack.start  # before, attackers are as honest as others
+        for row in rows:
+            if row["node"] in self._listening:
+                self._closed += row["gate_closed"]
+                senders = {sender for sender in row["dropped"] if sender >= 0}
+                self._dropped[[s for s in senders if s in self._listening or attacked]] += 1
+
+    def facts(self) -> Row:
+        """Of the finished run; nothing without a guard."""
+        if not self._guarded:
+            return {}
+        setup, dropped, honest, after = self._setup, self._dropped, self._honest, self._after
+        n, rounds, first = setup.federation.n, setup.plan.rounds, setup.experiment.attack.start
+        bad = np.setdiff1d(np.arange(n), honest)
+        heard = _heard(setup, honest, range(after, rounds))
+        if first > after:  # before, attackers are not counted
+            heard[bad] = _heard(setup, honest, range(first, rounds))[bad]
+        shares: Row = {"honest": _share(dropped, heard, honest)}
+        if (cluster := setup.federation.cluster) is not None:
+            groups = (np.intersect1d(honest, np.nonzero(cluster == c)[0]) for c in range(int(cluster.max()) + 1))
+            shares["clusters"] = [_share(dropped, heard, group) for group in groups]
+        if len(bad):
+            shares["attackers"] = _share(dropped, heard, bad)
+        closed = self._closed / (len(honest) * (rounds - after))
+        return {"guard": {"after_round": after, "dropped": shares, "gate_closed": closed}}
 
 
 def _heard(setup: Setup, by: Counts, rounds: Iterable[int]) -> Floats:

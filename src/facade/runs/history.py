@@ -1,11 +1,10 @@
-"""What the rows of a run say, as arrays. Statistics, tables and contracts look at nothing else, so a
+"""A finished run as its rows tell it, as arrays. Statistics, tables and contracts look at nothing else, so a
 new metric works on old runs."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,21 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from facade.analysis.measures import ACCURACY, MEASURES, Measure, recorded
+from facade.analysis.measures import ACCURACY, MEASURES, Measure
 from facade.analysis.metrics import Counts, Floats
 from facade.core.plan import OTHER_PRIOR
 from facade.core.types import Row
 from facade.data.clusters import cluster_sizes
 from facade.data.site_names import site_names
-from facade.errors import ExperimentError, RunDirectoryError, unknown
+from facade.errors import DamagedFileError, ExperimentError, RunDirectoryError, unknown
 from facade.experiment.decisive_settings import decisive_settings
+from facade.runs import moments_file
 from facade.runs.federation_facts import differing_facts
-from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes, of_honest
-from facade.runs.rows import RowsFile
+from facade.runs.honest_nodes import attack_in_words, attackers, honest_nodes
+from facade.runs.moments import Moments, Tested, gathered
 from facade.runs.run_directory import RunDirectory
 from facade.runs.run_order import in_order
-from facade.runs.survey_facts import SurveyFacts, survey_of
-from facade.runs.training_facts import mean_train_loss, training_facts
+from facade.runs.survey_facts import SurveyFacts
+from facade.runs.training_facts import training_facts
 
 
 @dataclass(frozen=True)
@@ -171,21 +171,6 @@ def hash_of(point: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(point, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass
-class _Gathered:
-    """Moments of a run as they are read."""
-
-    rounds: list[int] = field(default_factory=list)
-    heard: list[float] = field(default_factory=list)
-    choice: list[list[int]] = field(default_factory=list)
-    evaluations: list[Evaluation] = field(default_factory=list)
-    final: tuple[Evaluation, float] | None = None
-    train_loss: list[float | None] = field(default_factory=list)
-    """The mean over nodes in each of the rounds."""
-    one_node: list[Row] = field(default_factory=list)
-    """What the first node noted of the survey, round by round."""
-
-
 def load(path: str | Path) -> History:
     """The finished run of a directory; RunDirectoryError if there is none."""
     directory = RunDirectory(Path(path))
@@ -194,8 +179,13 @@ def load(path: str | Path) -> History:
     experiment, facts = directory.experiment(), directory.read("federation.json")
     n = len(facts["images"])
     nodes = honest_nodes(experiment, n)
-    gathered = _gather(directory.rows, n, attackers(experiment))
-    if gathered.final is None:
+    moments = moments_of(directory, n, attackers(experiment))
+    for round, kind, there in moments.incomplete:
+        warnings.warn(
+            f"{directory.rows.path}: round {round} has {kind} rows of {there} of {n} nodes; they are ignored",
+            stacklevel=2,
+        )
+    if moments.final is None:
         rounds = experiment["training"]["rounds"]
         if directory.finished:
             raise RunDirectoryError(
@@ -203,10 +193,9 @@ def load(path: str | Path) -> History:
                 f" the run again: facade run {quote(f'{path}/experiment.toml')} --out {quote(f'{path}-again')}"
             )
         raise RunDirectoryError(
-            f"{path} is not finished (round {len(gathered.heard)} of {rounds}); continue it with:"
+            f"{path} is not finished (round {len(moments.rounds)} of {rounds}); continue it with:"
             f" {directory.resume_command}"
         )
-    evaluation, heard_finally = gathered.final
     return History(
         path=directory.path,
         experiment=experiment,
@@ -214,67 +203,51 @@ def load(path: str | Path) -> History:
         cluster=None if facts["cluster"] is None else np.array(facts["cluster"])[nodes],
         # Runs of the first version do not say who shares a test set; clusters did.
         test_of=np.array(facts.get("test_of") or facts["cluster"] or range(n))[nodes],
-        rounds=np.array(gathered.rounds, np.int64),
-        heard=np.array(gathered.heard),
-        choice=np.array(gathered.choice) if gathered.choice else None,
-        evaluations=gathered.evaluations,
-        final=evaluation,
-        heard_finally=heard_finally,
+        rounds=np.array(moments.rounds, np.int64),
+        heard=np.array(moments.heard),
+        choice=np.stack(moments.choice)[:, nodes].astype(np.int64) if moments.choice else None,
+        evaluations=[_evaluation(tested) for tested in moments.evaluations],
+        final=_evaluation(moments.final),
+        heard_finally=moments.heard_finally,
         nodes=nodes,
         data=facts,
-        survey=survey_of(gathered.one_node),
-        learned=not training_facts(gathered.train_loss, len(facts["classes"])),
+        survey=moments.survey,
+        learned=not training_facts(moments.train_loss, len(facts["classes"])),
         sealed=bool(directory.seals),
         measure=MEASURES[experiment["evaluation"].get("measure", ACCURACY.name)],
     )
 
 
-def _gather(rows: RowsFile, n: int, bad: list[int]) -> _Gathered:
-    """What the rows of n nodes say, without those of the nodes that attack."""
-    gathered = _Gathered()
-    for (round, kind), group in itertools.groupby(rows, key=lambda row: (row["round"], row["kind"])):
-        whole = list(group)
-        moment = list(of_honest(whole, bad))
-        if len(whole) != n:
-            warnings.warn(
-                f"{rows.path}: round {round} has {kind} rows of {len(whole)} of {n} nodes; they are ignored",
-                stacklevel=3,
-            )
-        elif kind == "round":
-            gathered.rounds.append(round)
-            gathered.heard.append(_bytes(moment))
-            gathered.train_loss.append(mean_train_loss(moment))
-            if "choice" in moment[0]:
-                gathered.choice.append([row["choice"] for row in moment])
-            if "heads_found" in moment[0]:
-                gathered.one_node.append({name: moment[0][name] for name in ("round", "heads_found", "heads_worth")})
-        elif kind == "evaluation":
-            gathered.evaluations.append(_evaluation(moment))
-        elif kind == "final":
-            gathered.final = _evaluation(moment), _bytes(moment)
-    return gathered
+def moments_of(directory: RunDirectory, n: int, bad: Sequence[int]) -> Moments:
+    """The moments of a run of n nodes, of which `bad` attack: from the file that keeps them, if the run is sealed and
+    has one that fits its rows, else from the rows. Rows that are damaged are refused in any case."""
+    rows, sealed, path = directory.rows, directory.seals, directory.path / moments_file.FILE
+    if path.name in sealed and path.exists():
+        rows.check()
+        try:
+            kept = moments_file.read(directory.content(path.name), sealed[rows.path.name])
+            if kept is not None:
+                return kept
+        except DamagedFileError:
+            warnings.warn(f"{path} is damaged, or was changed; the rows, which are whole, are read", stacklevel=3)
+    return gathered(rows, n, bad)
 
 
-def _bytes(rows: list[Row]) -> float:
-    """Payload bytes, the mean over nodes."""
-    return float(sum(row["bytes"] for row in rows) / len(rows))
+def _evaluation(tested: Tested) -> Evaluation:
+    def counts(name: str) -> Counts | None:
+        return tested.values[name].astype(np.int64) if name in tested.values else None
 
-
-def _evaluation(rows: list[Row]) -> Evaluation:
-    def column(name: str, dtype: type[np.generic]) -> Any:
-        return np.array([row[name] for row in rows], dtype=dtype) if name in rows[0] else None
-
-    other = next((other for other in OTHER_PRIOR if f"{other}_confusion" in rows[0]), "")
+    other = next((other for other in OTHER_PRIOR if f"{other}_confusion" in tested.values), "")
     return Evaluation(
-        rows[0]["round"],
-        column("confusion", np.int64),
-        column("choice", np.int64),
-        column("validation_confusion", np.int64),
-        column("validation_loss", np.float64),
+        tested.round,
+        tested.values["confusion"].astype(np.int64),
+        counts("choice"),
+        counts("validation_confusion"),
+        tested.values.get("validation_loss"),
         OTHER_PRIOR.get(other),
-        column(f"{other}_confusion", np.int64),
-        recorded(rows),
-        recorded(rows, "validation_measures"),
+        counts(f"{other}_confusion"),
+        tested.values.get("measures"),
+        tested.values.get("validation_measures"),
     )
 
 

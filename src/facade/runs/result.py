@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -34,11 +33,11 @@ from facade.learning.learner import Learner
 from facade.runs.environment import CODE, changed_code, environments
 from facade.runs.federation_facts import federation_without_samples
 from facade.runs.frames import evaluation_frame
+from facade.runs.history import moments_of
 from facade.runs.honest_nodes import of_honest
 from facade.runs.measure_facts import few_values, values_of
+from facade.runs.moments import gathered
 from facade.runs.run_directory import RunDirectory
-from facade.runs.survey_facts import survey_of
-from facade.runs.training_facts import mean_train_loss, training_facts
 
 if TYPE_CHECKING:
     import pandas
@@ -113,6 +112,14 @@ class Result:
         about = {"algorithm": self.experiment.algorithm["name"], "seed": self.experiment.seed}
         return evaluation_frame(self.rows, about, self.cluster)
 
+    def choices(self) -> Mapping[int, Sequence[int]]:
+        """The head that every node, attackers included, chose in each round, by round; nothing without heads."""
+        if self.run_dir is None:
+            moments = gathered(self.rows, self.n)
+        else:
+            moments = moments_of(RunDirectory(self.run_dir), self.n, self.experiment.attack.nodes)
+        return {round: choice.tolist() for round, choice in zip(moments.rounds, moments.choice, strict=False)}
+
     def model(self, node: int) -> nn.Module:
         """The node's deployed model as a torch module in evaluation mode; it expects inputs
         normalised as in training (`result.learner.inputs.prepare`)."""
@@ -133,41 +140,6 @@ def _models(directory: RunDirectory, summary: Row) -> Params:
         n = len(next(iter(models.values())))
         seals.check(path, tree.joint(tree.digests(models, n)), summary["model_sha256"])
     return models
-
-
-def summarise(
-    rows: Iterable[Row], cluster: Counts | None, bad: Sequence[int] = (), sites: Sequence[str] | None = None
-) -> Row:
-    """The numbers of a finished run, from its rows alone; those of the nodes `bad`, which attack, are left out. `sites`
-    are the names of all nodes."""
-    every: list[Row] = []
-    last: list[Row] = []
-    one_node: list[Row] = []
-    losses: list[float | None] = []
-    heard, first = 0, min(set(range(len(bad) + 1)).difference(bad))
-    left_out = frozenset(bad)
-    for row in rows:
-        if row["kind"] == "final":
-            every.append(row)
-        elif row["kind"] == "round" and row["node"] not in left_out:
-            heard += row["bytes"]
-            if row["node"] == first and "heads_found" in row:
-                one_node.append({name: row[name] for name in ("round", "heads_found", "heads_worth")})
-            if last and last[0]["round"] != row["round"]:
-                losses.append(mean_train_loss(last))
-                last = []
-            last.append(row)
-    losses.append(mean_train_loss(last))
-    finals = list(of_honest(every, bad))
-    of_finals = None if cluster is None else cluster[[row["node"] for row in finals]]
-    return (
-        judge(every, cluster, bad, sites)
-        | under_other_prior(finals, of_finals)
-        | health_of_heads(last)
-        | training_facts(losses, len(finals[0]["confusion"]))
-        | ({} if (survey := survey_of(one_node)) is None else {"survey": dataclasses.asdict(survey)})
-        | {"bytes_per_node": heard / len(finals), "bytes_final": sum(row["bytes"] for row in finals) / len(finals)}
-    )
 
 
 def health_of_heads(last: list[Row]) -> Row:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import gzip
-import json
+import itertools
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
 from facade.core.types import Row
 from facade.errors import RunDirectoryError
-from facade.files import seals
+from facade.files import json_lines, seals
 
 KINDS = ("round", "evaluation", "final")
 """Kinds of rows: notes after each round, tests at evaluations, tests after the final exchange."""
@@ -21,6 +23,25 @@ KINDS = ("round", "evaluation", "final")
 def in_order(rows: list[Row]) -> list[Row]:
     """Rows of several shards as one shard would have written them."""
     return sorted(rows, key=lambda row: (row["round"], KINDS.index(row["kind"]), row["node"]))
+
+
+def by_moment(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows, which are in order, of one round, evaluation or final exchange after the other."""
+    for _, moment in itertools.groupby(rows, key=lambda row: (row["round"], row["kind"])):
+        yield list(moment)
+
+
+@contextlib.contextmanager
+def without_collecting() -> Iterator[None]:
+    """Inside the with-block, Python does not look for garbage in cycles: rows have none, and while many of them are
+    read, the search takes longer than the reading."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class RowsFile(Sequence[Row]):
@@ -55,10 +76,9 @@ class RowsFile(Sequence[Row]):
 
     def _row(self, number: int, line: bytes) -> Row:
         try:
-            row: Row = json.loads(line)
+            return json_lines.decoded(line)
         except ValueError as error:
             raise RunDirectoryError(f"{self.path}, line {number} is not a row ({error}); the file is damaged") from None
-        return row
 
     def __len__(self) -> int:
         return sum(line.endswith(b"\n") for line in self._lines())  # list() asks for it, too

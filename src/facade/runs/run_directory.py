@@ -7,6 +7,7 @@ rows.jsonl           append-only facts per node: every round, every evaluation; 
 timings.jsonl        seconds per phase between evaluations, and up to where it was stopped
 checkpoints/         while the run is under way: what is needed to continue it
 models.safetensors   the deployed model of every node, stacked along the first axis
+moments.safetensors  what the rows say, as arrays: who looks at the run need not read them, but could
 result.json          the summary, written last: its presence says that the run is complete
 
 Files are private to their owner. Each is covered by a SHA-256 that is checked before the file is used: result.json has
@@ -32,12 +33,13 @@ from facade.data.federation import Federation
 from facade.errors import ExperimentError, RunDirectoryError
 from facade.experiment.config import Experiment
 from facade.experiment.decisive_settings import decisive_settings, differences
-from facade.files import seals, store
+from facade.files import json_lines, seals, store
 from facade.files.growing_file import GrowingFile, Mark
 from facade.files.locks import lock
-from facade.runs import state_files
+from facade.runs import moments_file, state_files
 from facade.runs.environment import continued
 from facade.runs.federation_facts import differing_facts, federation_facts
+from facade.runs.moments import Moments
 from facade.runs.rows import RowsFile
 from facade.runs.state_files import PiecewiseTree
 
@@ -62,6 +64,8 @@ class RunDirectory:
         self._growing: dict[str, GrowingFile] = {}
         self._written: dict[str, str] = {}
         """The SHA-256 of files as they were written, or found good, by this object."""
+        self._seals: tuple[tuple[int, ...], Mapping[str, str]] | None = None
+        """Those that were read last, and of which file."""
         self.environment: Row | None = None
         """What environment.json says of a run that is being computed."""
 
@@ -87,8 +91,16 @@ class RunDirectory:
         """The SHA-256 of the files of a finished run, by name; none where it is not finished, or not sealed."""
         for name in _SUMMARIES:
             if (self.path / name).exists():
-                return seals.read_json(self.path / name).files or {}
+                return self._seals_in(self.path / name)
         return {}
+
+    def _seals_in(self, path: Path) -> Mapping[str, str]:
+        """The seals in a summary, which is read when it is another file than before: that of many nodes is long."""
+        there = path.stat()
+        which = there.st_ino, there.st_size, there.st_mtime_ns
+        if self._seals is None or self._seals[0] != which:
+            self._seals = which, seals.read_json(path).files or {}
+        return self._seals[1]
 
     @property
     def resume_command(self) -> str:
@@ -259,8 +271,7 @@ class RunDirectory:
 
     def append(self, name: str, rows: list[Row]) -> None:
         """Add lines to a file of the run."""
-        lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
-        self.growing(name).append(lines.encode())
+        self.growing(name).append(json_lines.encoded(rows))
 
     def mark(self, name: str) -> Mark:
         """How far a file of the run has grown; that much is on the disk when this returns."""
@@ -270,15 +281,12 @@ class RunDirectory:
         """Keep the first `length` bytes of a file of the run."""
         self.growing(name).cut(length)
 
-    @property
-    def written_rows(self) -> RowsFile:
-        """The facts of a run under way; DamagedFileError for what the disk has made others of."""
-        return RowsFile(self.path / "rows.jsonl", self.mark("rows.jsonl").sha256)
-
-    def finish(self, models: PiecewiseTree, summary: Row) -> None:
-        """Write the final models and, last of all, the summary, with the seals of all files."""
+    def finish(self, models: PiecewiseTree, moments: Moments, summary: Row) -> None:
+        """Write the final models, the moments that the rows tell of and, last of all, the summary, with the seals of
+        all files."""
         growing = {name: self.mark(name).sha256 or "" for name in ("rows.jsonl", "timings.jsonl")}
         self._write("models.safetensors", state_files.file_parts(models))
+        self._write(moments_file.FILE, moments_file.parts(moments, growing["rows.jsonl"]))
         files = {**self._written, **self.written, **growing}
         store.replace(self.path / "result.json", seals.sealed_json(summary, files), store.PRIVATE)
 

@@ -40,9 +40,9 @@ class SurveyFacts:
             self.decided, self.worth = row["round"] - 1, row["heads_worth"]
 
 
-def survey_of(rows: Iterable[Row]) -> SurveyFacts | None:
-    """The facts, from the rows of one node's rounds; None for runs without a survey."""
-    facts: SurveyFacts | None = None
+def survey_of(rows: Iterable[Row], before: SurveyFacts | None = None) -> SurveyFacts | None:
+    """The facts, from the rows of one node's rounds, after those `before`; None for runs without a survey."""
+    facts = before
     for row in rows:
         if "heads_found" in row:
             facts = facts or SurveyFacts()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypedDict
 
@@ -25,12 +25,14 @@ from facade.experiment.setup import Setup, set_up
 from facade.runs import state_files
 from facade.runs.checkpoint import Checkpoint, Checkpoints
 from facade.runs.environment import CODE, environment
-from facade.runs.guard_facts import backdoor_facts, guard_facts
+from facade.runs.guard_facts import GuardSums, backdoor_facts
 from facade.runs.honest_nodes import of_honest
 from facade.runs.measure_facts import measure_facts, measured
-from facade.runs.result import Result, health_of_heads, judge, summarise
-from facade.runs.rows import in_order
+from facade.runs.moments import Moments
+from facade.runs.result import Result, health_of_heads, judge
+from facade.runs.rows import by_moment, in_order, without_collecting
 from facade.runs.run_directory import RunDirectory
+from facade.runs.running_summary import RunningSummary
 from facade.runs.state_files import PiecewiseTree
 from facade.runs.stop_signals import StopSignals
 
@@ -149,7 +151,7 @@ class Recorder:
         self._files = files
         self._progress = progress or Quiet()
         self._stop_signals = stop_signals
-        self._rows: list[Row] = []
+        self._forget()
         self._kept = 0
         """Rounds that a checkpoint holds."""
         self._started = self._lap = time.perf_counter()
@@ -157,7 +159,7 @@ class Recorder:
     def start(self, threads: int | None = None) -> Checkpoint | None:
         """Begin the run's files, or cut them back to the checkpoint from which the run continues. `threads`: those that
         compute a node, where the learner of this process does not."""
-        self._rows = []
+        self._forget()
         setup, files = self.setup, self._files
         where = environment(setup.learner.threads if threads is None else threads, setup.learner.executor.name)
         if code := own_code(setup.experiment.model_dump()):
@@ -165,6 +167,8 @@ class Recorder:
         checkpoint = None if files is None else Checkpoints(files).restore()
         if files is not None and checkpoint is not None:
             files.resume(setup.federation, where, checkpoint.round, checkpoint.environment)
+            with without_collecting():
+                self._sum_up(files.rows)
         self._kept = checkpoint.round if checkpoint else 0
         self._progress.start(setup.experiment, self._kept)  # a tracker that cannot begin leaves no run behind
         if files is not None and checkpoint is None:
@@ -177,8 +181,8 @@ class Recorder:
         """Take the rows that all shards made since the last call."""
         if not rows:
             return
-        rows = in_order(rows)
         with self.setup.learner.stopwatch.phase("record"):
+            rows = in_order(rows)
             self.keep(rows)
         self.show(rows)
         if rows[-1]["kind"] != "round":
@@ -186,10 +190,26 @@ class Recorder:
 
     def keep(self, rows: list[Row]) -> None:
         """Write rows, which are in order, or hold them where there are no files."""
+        self._sum_up(rows)
         if self._files is None:
             self._rows += rows
         else:
             self._files.append("rows.jsonl", rows)
+
+    def _forget(self) -> None:
+        """Know of no row."""
+        bad = self.setup.experiment.attack.nodes
+        self._rows: list[Row] = []  # of a run without files
+        self._summed, self._guarded = RunningSummary(bad), GuardSums(self.setup)
+        self._moments = Moments(self.setup.federation.n, bad)
+
+    def _sum_up(self, rows: Iterable[Row]) -> None:
+        """Take in rows, in order, for what is said of the run at its end: then they are not read again."""
+        for moment in by_moment(rows):
+            self._summed.add(moment)
+            self._guarded.add(moment)
+            if self._files is not None:
+                self._moments.add(moment)
 
     def show(self, rows: list[Row]) -> None:
         """Tell whoever watches of the rows, in order, that all nodes made since the last call."""
@@ -229,9 +249,8 @@ class Recorder:
     def finish(self, final: FinalState, facts: Row | None = None) -> Result:
         """Sum up the run from its rows and what is left of the nodes; `facts` are added to the summary."""
         setup, files = self.setup, self._files
-        rows = self._rows if files is None else files.written_rows
         seconds = time.perf_counter() - self._started
-        summary = self._summary(rows) | {
+        summary = self._summary() | {
             "seconds": seconds,
             "model_sha256": tree.joint(final.model_digests),
             "state_sha256": tree.joint(final.state_digests),
@@ -241,20 +260,20 @@ class Recorder:
         if files is None:
             models, path = state_files.joined(final.models), None
         else:
-            files.finish(final.models, summary)
+            files.finish(final.models, self._moments, summary)
             Checkpoints(files).remove()
             models, path = load_file(files.path / "models.safetensors"), files.path
         self._progress.finish(summary)
+        rows = self._rows if files is None else files.rows
         return Result(setup.experiment, rows, summary, models, setup.learner, path, setup.federation.cluster)
 
-    def _summary(self, rows: Sequence[Row]) -> Row:
+    def _summary(self) -> Row:
         """What the rows of the finished run say."""
-        bad, cluster = self.setup.experiment.attack.nodes, self.setup.federation.cluster
-        summary = summarise(rows, cluster, bad, self.setup.federation.sites) | guard_facts(rows, self.setup)
-        finals = [row for row in of_honest(rows, bad) if row["kind"] == "final"]
-        summary["measures"] = measure_facts(finals, self.setup.federation)
-        if self.setup.federation.triggered is not None:
-            summary |= backdoor_facts(finals, cluster)
+        federation, finals = self.setup.federation, self._summed.finals
+        summary = self._summed.facts(federation.cluster, federation.sites) | self._guarded.facts()
+        summary["measures"] = measure_facts(finals, federation)
+        if federation.triggered is not None:
+            summary |= backdoor_facts(finals, federation.cluster)
         return summary
 
     def _way_on(self) -> str:
