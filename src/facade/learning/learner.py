@@ -217,25 +217,28 @@ class Learner:
 
     def fit(self, params: Params, memory: Memory, samples: Samples, only: ModelPart | None = None) -> Fitted:
         """Train every node on its samples, batch after batch; inputs stay as they were."""
-        params, memory = tree.map(Tensor.clone, params), tree.map(Tensor.clone, memory)
         if samples.count is None:
             raise ValueError("training takes a number of batches: turn.samples(...), not turn.all_samples()")
         batch = self.training.batch
         steps = samples.count // batch
+        trained, remembered = (tree.map(_like, kept) for kept in (params, memory))
 
-        def task(block: slice) -> Tensor:
+        def task(block: slice) -> tuple[Tensor, Tensor]:
             drawn = samples.of(block)
             x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
             shares = self.log_shares(samples.data, block)
             batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only, shares)
-            return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
+            moments = tree.map(Tensor.copy_, tree.rows(remembered, block), tree.rows(memory, block))
+            become = tree.rows(trained, block)
+            loss = self.executor.fit(tree.rows(params, block), become, moments, batches)
+            return loss, self._sound(loss, become)
 
         with self._phase("train"):
-            loss = torch.cat(self._workers.map(task, self._blocks(len(samples))))
-            self._check(loss, params, samples)
-        return Fitted(params, memory, loss)
+            loss, sound = map(torch.cat, zip(*self._workers.map(task, self._blocks(len(samples))), strict=True))
+            self._check(loss, sound, samples)
+        return Fitted(trained, remembered, loss)
 
     def score(self, core: Params, heads: Params, samples: Samples, log_shares: Tensor | None = None) -> Tensor:
         """Mean loss [S, k] of every head [S, k, ...] on its node's core and samples; with `log_shares` [S, classes]
@@ -310,7 +313,7 @@ class Learner:
 
         def task(work: tuple[Labelled, Tensor]) -> Examined:
             test, rows = work
-            some = tree.rows(models, rows)
+            some = tree.rows(models, _stretch(rows))
             theirs = None if priors is None else [priors[row] for row in rows.tolist()]
             pieces = [test[start : start + 1024] for start in range(0, len(test), 1024)]
             logits = [self.executor.logits(some, piece.x).cpu() for piece in pieces]
@@ -353,18 +356,33 @@ class Learner:
         """The time of threads side by side is that of the phase which waits for them."""
         return contextlib.nullcontext() if inside_worker() else self.stopwatch.phase(name)
 
-    def _check(self, loss: Tensor, params: Params, samples: Samples) -> None:
-        """Stop the run where training has left the numbers."""
-        bad = ~torch.isfinite(loss)
+    def _sound(self, loss: Tensor, params: Params) -> Tensor:
+        """[b] whether losses and weights [b, ...] are finite."""
+        sound = torch.isfinite(loss)
         for name, _ in self._template.named_parameters():  # buffers may hold infinities, as masks do
-            bad |= ~torch.isfinite(params[name].reshape(len(loss), -1).sum(1))
-        if bad.any():
-            row = int(torch.nonzero(bad)[0])
+            sound &= torch.isfinite(params[name].reshape(len(loss), -1).sum(1))
+        return sound
+
+    def _check(self, loss: Tensor, sound: Tensor, samples: Samples) -> None:
+        """Stop the run where training has left the numbers."""
+        if not sound.all():
+            row = int(torch.nonzero(~sound)[0])
             raise DivergedError(
                 f"training diverged in round {samples.round + 1} at node {int(samples.nodes[row])}:"
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
                 " try a smaller training.lr"
             )
+
+
+def _like(leaf: Tensor) -> Tensor:
+    """Memory for a tensor of the same kind."""
+    return torch.empty_like(leaf, memory_format=torch.contiguous_format)
+
+
+def _stretch(rows: Tensor) -> Tensor | slice:
+    """Ascending rows; as a slice, which copies nothing, where none is left out."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
 
 
 class _Counted(NamedTuple):
