@@ -12,11 +12,14 @@ def parts(runtime: str) -> dict[str, Callable[[bool], dict[str, Any]]]:
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
-    from facade.benchmarks import efficiency, guarding, overhead, scaling
+    from facade.benchmarks import edges, efficiency, evaluation, guarding, large, overhead, scaling
 
     return {
         "efficiency": efficiency.run,
         "scaling": scaling.run,
         "overhead": overhead.run,
         "guard": guarding.run,
+        "large": large.run,
+        "evaluation": evaluation.run,
+        "edges": edges.run,
     }
