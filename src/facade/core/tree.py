@@ -101,7 +101,7 @@ def digests(tree: Any, count: int) -> list[str]:
         header = f"{name}:{array.dtype.str}:{array.shape[1:]}".encode()
         for row, digest in enumerate(hashes):
             digest.update(header)
-            digest.update(array[row : row + 1])
+            digest.update(array[row : row + 1].data)
     return [digest.hexdigest() for digest in hashes]
 
 

@@ -221,7 +221,7 @@ class Learner:
             raise ValueError("training takes a number of batches: turn.samples(...), not turn.all_samples()")
         batch = self.training.batch
         steps = samples.count // batch
-        trained, remembered = (tree.map(_like, kept) for kept in (params, memory))
+        trained, remembered = tree.map(_like, params), tree.map(_like, memory)
 
         def task(block: slice) -> tuple[Tensor, Tensor]:
             drawn = samples.of(block)
