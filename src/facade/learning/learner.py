@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from facade.core import seeds, tree
 from facade.core.tree import Params
@@ -26,6 +25,7 @@ from facade.core.types import Ids
 from facade.data.samples import Holdings, Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learning import rehearsal
+from facade.learning.confusion import counted
 from facade.learning.executor import Batches, Executor, ModelPart
 from facade.learning.inputs import Inputs
 from facade.learning.looped import Looped
@@ -39,9 +39,6 @@ from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_
 from facade.learning.stopwatch import Stopwatch
 from facade.learning.torch_modules import copy_weights, named_tensors, under
 from facade.learning.worker_threads import WorkerThreads, inside_worker, without_gradients
-
-_NODES_AT_ONCE = 32
-"""Nodes whose views of the same outputs are judged together."""
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -317,7 +314,7 @@ class Learner:
             theirs = None if priors is None else [priors[row] for row in rows.tolist()]
             pieces = [test[start : start + 1024] for start in range(0, len(test), 1024)]
             logits = [self.executor.logits(some, piece.x).cpu() for piece in pieces]
-            counts = (_counted(out, piece.y, theirs) for out, piece in zip(logits, pieces, strict=True))
+            counts = (counted(out, piece.y, theirs) for out, piece in zip(logits, pieces, strict=True))
             sums = reduce(lambda one, other: tree.map(torch.add, one, other), counts)
             measures = measured(torch.cat(logits, 1), test.y, theirs)
             return Examined(sums.confusion, sums.loss / len(test), sums.others, measures)
@@ -383,30 +380,3 @@ def _stretch(rows: Tensor) -> Tensor | slice:
     """Ascending rows; as a slice, which copies nothing, where none is left out."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first + 1 == len(rows) else rows
-
-
-class _Counted(NamedTuple):
-    """What can be added up over pieces of a test set: as in `Examined`, but losses are sums."""
-
-    confusion: Tensor
-    loss: Tensor
-    others: Tensor
-
-
-def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> _Counted:
-    """Outputs [b, m, C] of models for m samples of classes y, as `Learner.examine` says."""
-    if priors is None:
-        return _judged(logits.unsqueeze(1), y)
-    pairs = zip(logits, priors, strict=True)
-    parts = (out + some.unsqueeze(2) for out, prior in pairs for some in torch.split(prior, _NODES_AT_ONCE))
-    return tree.concat([_judged(part, y) for part in parts])
-
-
-def _judged(logits: Tensor, y: Tensor) -> _Counted:
-    """The same of outputs [b, 1 + p, m, C] to which priors were added."""
-    size, views, _, classes = logits.shape
-    cells = y * classes + logits.argmax(-1)
-    counts = torch.zeros(size, views, classes * classes, dtype=torch.int64)
-    counts = counts.scatter_add_(2, cells, torch.ones_like(cells)).view(size, views, classes, classes)
-    losses = functional.cross_entropy(logits[:, 0].transpose(1, 2), y.expand(size, -1), reduction="none")
-    return _Counted(counts[:, 0], losses.double().sum(1), counts[:, 1:])
