@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 CASES = {
     "mlp-10m": Case(f"{_MODELS}:Perceptron", CIFAR, 16),
-    "transformer-10m": Case(f"{_MODELS}:Transformer", CIFAR, 8),
+    "transformer-10m": Case(f"{_MODELS}:Transformer", CIFAR, 4),
     "resnet18": Case(f"{_MODELS}:ResNet18", MAMMALS, 8),
 }
 
