@@ -5,7 +5,17 @@ import json
 import pytest
 from torch import nn
 
-from facade.benchmarks import efficiency, guarding, many_rows, overhead, scaling
+from facade.benchmarks import (
+    edges,
+    efficiency,
+    evaluation,
+    guarding,
+    large,
+    large_models,
+    many_rows,
+    overhead,
+    scaling,
+)
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
 from facade.cli import bench as command
@@ -98,8 +108,38 @@ def test_the_bare_loop_leaves_no_node_out(threads, nodes):
 
 
 def test_many_small_nodes_are_counted(capsys):
-    scaling.print_scale(32)
-    numbers = json.loads(capsys.readouterr().out)
-    assert set(numbers) == {"el", "facade"}
+    numbers = {}
+    for name in ("el", "facade"):
+        scaling.print_scale(32, name)
+        numbers[name] = json.loads(capsys.readouterr().out)
     assert numbers["facade"]["message_bytes"] == numbers["el"]["message_bytes"] + 8
     assert all(0 < sum(each["phases"].values()) <= 1 for each in numbers.values())
+    assert all(each["peak_over_states_and_data"] >= each["rss_over_states_and_data"] for each in numbers.values())
+
+
+def test_the_rounds_and_the_memory_of_large_models_are_measured(monkeypatch, capsys):
+    monkeypatch.setattr(large, "CASES", {"small": large.Case("mlp", SMALL, 6)})
+    assert large.efficiency("small", 2)["median"] > 0
+    large.print_peak("small")
+    assert json.loads(capsys.readouterr().out)["peak_over_states"] > 0
+
+
+def test_large_models_are_as_large_as_they_say():
+    weights = {
+        model.__name__: sum(weight.numel() for weight in model().parameters())
+        for model in (large_models.Perceptron, large_models.Transformer, large_models.ResNet18)
+    }
+    assert weights == {"Perceptron": 10_168_010, "Transformer": 10_669_450, "ResNet18": 11_181_642}
+
+
+def test_evaluations_are_measured_against_bare_forward_passes(monkeypatch):
+    monkeypatch.setattr(evaluation, "CASES", {"small": evaluation.Case("mlp", SMALL, 50)})
+    measured = evaluation.run(quick=True)["evaluation_of"]["small"]
+    assert measured["median"] > 0
+    assert measured["milliseconds_per_sample"] > 0
+
+
+def test_rounds_with_many_edges_are_measured_against_rounds_with_few():
+    measured = edges.run(quick=True)["edges"]["100"]
+    assert set(measured["microseconds_per_node_round"]) == {"4", "64"}
+    assert 0 < measured["mixing_and_topology_of_many"] < 1

@@ -14,9 +14,9 @@ from facade.core.messages import (
     means,
     per_row,
     totals,
-    waves,
     weighted,
 )
+from facade.core.sums import bags_add_in_order, row_sums, sums_by_waves, waves
 
 DTYPES = [torch.float32, torch.float64]
 SENDERS = torch.tensor([0, 2, 3, 5, 7, 8, 9])
@@ -98,6 +98,43 @@ def test_large_messages_are_added_in_the_same_order(width):
         assert torch.equal(halves[row], total)
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.int64])
+def test_segments_of_any_length_are_summed_in_the_order_of_their_rows(dtype, in_order, monkeypatch):
+    monkeypatch.setattr("facade.core.sums.bags_add_in_order", lambda dtype: in_order)
+    monkeypatch.setattr("facade.core.sums._BLOCK_VALUES", 10_000)  # several blocks of segments
+    draw = torch.Generator().manual_seed(2)
+    counts = torch.tensor([3, 0, 1, 90, 7, 0])
+    row = torch.randint(0, 40, (int(counts.sum()),), generator=draw)
+    for shape in [(40,), (40, 0), (40, 3, 5), (40, 4099)]:
+        leaf = (1e3 * torch.randn(shape, generator=draw)).to(dtype)
+        found = row_sums(leaf, row, counts)
+        for segment, rows in enumerate(torch.split(row, counts.tolist())):
+            assert torch.equal(found[segment], slow_sum(leaf, rows))
+
+
+def test_torch_adds_the_rows_of_a_bag_in_order():
+    assert bags_add_in_order(torch.float32)
+    assert bags_add_in_order(torch.float64)
+
+
+def test_a_library_that_adds_in_another_order_is_found_out(monkeypatch):
+    def pairs_first(members, leaf, first, mode):
+        parts = torch.tensor_split(leaf[members], first[1:])
+        return torch.stack([part.sum(0) for part in parts])
+
+    monkeypatch.setattr(torch.nn.functional, "embedding_bag", pairs_first)
+    assert not bags_add_in_order.__wrapped__(torch.float32)
+
+
+def test_negative_zeros_add_up_to_zero_however_they_are_added():
+    leaf, counts = torch.full((3, 8), -0.0), torch.tensor([1, 2])
+    row = torch.tensor([0, 1, 2])
+    by_waves = sums_by_waves(leaf, waves(torch.tensor([0, 1, 1]), row), 2)
+    assert not row_sums(leaf, row, counts).signbit().any()
+    assert not by_waves.signbit().any()
+
+
 def test_the_order_of_addition_matters_for_the_bits():
     messages = pool(torch.float32)
     forward = slow_sum(messages.core["weight"], range(7))
@@ -135,11 +172,12 @@ def test_totals_equal_slow_loops_also_where_a_group_is_empty(dtype, pairs, seed)
 def test_means_divide_by_the_counts_and_leave_empty_groups_at_zero():
     messages = pool(torch.float64)
     total = totals(inbox(messages, SOME), messages, torch.tensor([0, 0, 1, 1, 1, 0, 1]), 3)
+    sums = total.sums.scale.clone()
     found = means(total)
     for row in range(3):
         for g in range(3):
             count = int(total.counts[row, g])
-            assert torch.equal(found.scale[row, g], total.sums.scale[row, g] / max(count, 1))
+            assert torch.equal(found.scale[row, g], sums[row, g] / max(count, 1))
     assert not found.core["weight"][:, 2].any()
 
 

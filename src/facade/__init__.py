@@ -6,6 +6,7 @@ The public names are loaded when they are first used, so that the command line a
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from facade.runtimes.run import run
 
     __version__: str
+
+# On Linux, the first touch of large tensors takes longer than their arithmetic, unless torch asks for large pages. It
+# looks at this when it first allocates memory.
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 _HOMES = {
     "Algorithm": "facade.core.algorithm",

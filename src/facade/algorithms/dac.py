@@ -19,8 +19,9 @@ from torch import Tensor
 from facade.core import seeds
 from facade.core.algorithm import Algorithm, part_of
 from facade.core.message_parts import Heard, MessagePart
-from facade.core.messages import Deliveries, Edges, Inbox, mean, waves
+from facade.core.messages import Deliveries, Edges, Inbox, mean
 from facade.core.plan import Plan
+from facade.core.sums import waves
 from facade.core.tree import Params
 from facade.core.turn import Shard, Turn
 from facade.errors import ExperimentError

@@ -13,7 +13,7 @@ def parts(runtime: str, rows: int | None = None) -> dict[str, Callable[[bool], d
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
-    from facade.benchmarks import efficiency, guarding, many_rows, overhead, scaling
+    from facade.benchmarks import edges, efficiency, evaluation, guarding, large, many_rows, overhead, scaling
 
     return {
         "efficiency": efficiency.run,
@@ -21,4 +21,7 @@ def parts(runtime: str, rows: int | None = None) -> dict[str, Callable[[bool], d
         "overhead": overhead.run,
         "guard": guarding.run,
         "rows": functools.partial(many_rows.run, rows=rows),
+        "large": large.run,
+        "evaluation": evaluation.run,
+        "edges": edges.run,
     }

@@ -50,6 +50,17 @@ class BareLoop:
 
         list(self.pool.map(work, self._modules, self._shares(nodes)))
 
+    def predict(self, x: list[Tensor], nodes: int) -> None:
+        """The whole model for every node, in evaluation mode, on the parts x."""
+
+        def work(module: nn.Module, count: int) -> None:
+            module.eval()
+            with torch.no_grad():
+                for _ in range(count):
+                    torch.cat([module(part.contiguous(memory_format=self._layout)) for part in x])
+
+        list(self.pool.map(work, self._modules, self._shares(nodes)))
+
 
 def batched_products(weights: list[Tensor], x: Tensor, y: Tensor, lr: float) -> None:
     """SGD on a stack of two-layer perceptrons, forward and backward written out: weights

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from facade.benchmarks.bare import BareLoop
-from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared, quartiles, seconds
+from facade.benchmarks.evaluation import evaluation
+from facade.benchmarks.rounds import CIFAR, Rounds, alternate, federation, images, prepared, quartiles, seconds
 from facade.learning import models
 from facade.learning.executor import in_chunks
 from facade.learning.machine import cores
@@ -91,42 +92,18 @@ def efficiency(pairs: int = 12, precision: str = "fp32") -> dict[str, Any]:
             if scores:
                 loop.forward(scored, NODES, heads=2)
 
-        results[name] = _alternate(game, bare, pairs)
+        results[name] = alternate(game, bare, pairs)
     return results
 
 
-def _alternate(game: Rounds, bare: Callable[[], None], pairs: int) -> dict[str, Any]:
-    game.advance(1)
-    bare()
-    many = max(1, round(3.2 / seconds(bare) + 0.5))
-    game.setup.learner.stopwatch.lap()
-
-    def bare_slice() -> None:
-        for _ in range(many):
-            bare()
-
-    ratios, mine, theirs = pairwise(lambda: game.advance(many), bare_slice, pairs)
-    spent = game.setup.learner.stopwatch.lap()
-    total = sum(spent.values())
-    shares = {phase: round(s / total, 4) for phase, s in sorted(spent.items(), key=lambda item: -item[1])}
-    return ratios | {"round_seconds": round(mine / many, 3), "bare_seconds": round(theirs / many, 3), "phases": shares}
-
-
-def evaluation(pairs: int = 6, tests: int = 1024) -> dict[str, Any]:
-    """Our evaluation of different models against the bare forward passes, scaled to a whole one."""
-    data = federation(CIFAR, 8, 20, tests)
-    game = Rounds(prepared(data, "gn-lenet", {"name": "local"}, "training.init=per-node"))
-    model, learner = game.state.model, game.setup.learner
-    parts = list(in_chunks(data.tests[0].x.float().div_(255)))
-    loop = BareLoop(_module(), cores())
-
-    def ours() -> None:
-        learner.examine(model, data.tests[:1], np.zeros(8, np.int64))
-
-    ours()
-    ratios, mine, theirs = pairwise(ours, lambda: loop.forward(parts, 8), pairs)
-    scale = NODES * RUN_TESTS / (8 * tests)
-    return ratios | {"evaluation_seconds": round(mine * scale, 1), "bare_seconds": round(theirs * scale, 1)}
+def _whole_evaluation(measured: dict[str, Any]) -> dict[str, Any]:
+    """The same ratios, with the seconds of an evaluation of all nodes on the whole test set."""
+    images_of_run = NODES * RUN_TESTS
+    seconds_of_run = {
+        "evaluation_seconds": round(images_of_run * measured["milliseconds_per_sample"] / 1e3, 1),
+        "bare_seconds": round(images_of_run * measured["bare_milliseconds_per_sample"] / 1e3, 1),
+    }
+    return {name: measured[name] for name in ("median", "q1", "q3")} | seconds_of_run
 
 
 def full_run(rounds: dict[str, Any], evaluated: dict[str, Any], rate: float) -> dict[str, Any]:
@@ -172,7 +149,7 @@ def run(quick: bool) -> dict[str, Any]:
     """Everything about CIFAR-10 shapes."""
     loops = bare_loops()
     rounds = efficiency(2 if quick else 12)
-    evaluated = evaluation(2 if quick else 6)
+    evaluated = _whole_evaluation(evaluation("gn-lenet", 2 if quick else 6))
     rate = loops["samples_per_second"]["process_per_core"]
     return {
         "bare_loops": loops,

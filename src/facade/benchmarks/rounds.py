@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +44,12 @@ def federation(shape: tuple[int, ...], nodes: int, per_node: int, tests: int = 1
 
 
 def prepared(data: Federation, model: str, algorithm: dict[str, Any], *settings: str) -> Setup:
-    """An experiment without end on the given data."""
+    """The parts of an experiment on the given data."""
+    return set_up(described(data, model, algorithm, *settings), data)
+
+
+def described(data: Federation, model: str, algorithm: dict[str, Any], *settings: str) -> Experiment:
+    """An experiment on the given data, without end if the settings name none."""
     written = {
         "data": {"source": "given", "clusters": ":".join(map(str, np.bincount(data.cluster)))},  # type: ignore[arg-type]
         "model": {"name": model},
@@ -49,7 +57,7 @@ def prepared(data: Federation, model: str, algorithm: dict[str, Any], *settings:
         "training": {"rounds": 10**6, "steps": 10, "batch": 8, "lr": 0.01},
         "evaluation": {"every": 10**6},
     }
-    return set_up(Experiment.of(written, settings), data)
+    return Experiment.of(written, settings)
 
 
 class Rounds:
@@ -93,6 +101,38 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def alternate(game: Rounds, bare: Callable[[], None], pairs: int, least: float = 3.2) -> dict[str, Any]:
+    """Bare time / our time of rounds, in alternating slices of at least so many seconds, and where our time goes."""
+    game.advance(1)
+    bare()
+    many = max(1, round(least / seconds(bare) + 0.5))
+    game.setup.learner.stopwatch.lap()
+
+    def bare_slice() -> None:
+        for _ in range(many):
+            bare()
+
+    ratios, mine, theirs = pairwise(lambda: game.advance(many), bare_slice, pairs)
+    spent = game.setup.learner.stopwatch.lap()
+    total = sum(spent.values())
+    shares = {phase: round(s / total, 4) for phase, s in sorted(spent.items(), key=lambda item: -item[1])}
+    return ratios | {"round_seconds": round(mine / many, 3), "bare_seconds": round(theirs / many, 3), "phases": shares}
+
+
+def in_a_fresh_process(call: str) -> dict[str, Any]:
+    """What a call, such as "scaling.print_scale(100)", prints as the last line of a process of its own."""
+    code = f"from facade.benchmarks import {call.partition('.')[0]}; {call}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
+def memory(kind: str) -> int:
+    """Bytes of this process's memory: "VmRSS" now, "VmHWM" at its peak."""
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith(kind))
+    return int(line.split()[1]) * 1024
 
 
 def quartiles(values: list[float]) -> dict[str, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import time
 from collections import OrderedDict
 from typing import Any
 
@@ -12,50 +11,50 @@ import torch
 from torch import nn
 
 from facade.benchmarks.bare import BareLoop, batched_products
-from facade.benchmarks.rounds import Rounds, pairwise, seconds
+from facade.benchmarks.rounds import Rounds, in_a_fresh_process, memory, pairwise, seconds
 from facade.core import tree
 from facade.experiment.config import Experiment
 from facade.experiment.setup import set_up
 from facade.learning.machine import cores
 
-SIZES = (32, 100, 1_000, 10_000)
+SIZES = (32, 100, 1_000, 10_000, 100_000)
 
 
 def scale(nodes: int) -> dict[str, Any]:
-    """EL and FACADE over many digits nodes, each size in a fresh process."""
-    code = f"from facade.benchmarks import scaling; scaling.print_scale({nodes})"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return dict(json.loads(ended.stdout.splitlines()[-1]))
+    """EL and FACADE over many digits nodes, each in a fresh process."""
+    return {name: in_a_fresh_process(f"scaling.print_scale({nodes}, {name!r})") for name in ("el", "facade")}
 
 
-def print_scale(nodes: int) -> None:
-    """What `scale` reports, measured on this process."""
+def print_scale(nodes: int, algorithm: str) -> None:
+    """What `scale` reports of an algorithm, measured on this process."""
     import sklearn.datasets  # noqa: F401
 
-    imported = _rss()
-    results: dict[str, Any] = {}
-    for name in ("el", "facade"):
-        game = Rounds(set_up(_digits(nodes, name)))
-        game.advance(1)
-        rounds = max(2, 20_000 // nodes)
-        game.setup.learner.stopwatch.lap()
-        spent = seconds(lambda game=game, rounds=rounds: game.advance(rounds))  # type: ignore[misc]
-        phases = game.setup.learner.stopwatch.lap()
-        held = sum(leaf.numel() * leaf.element_size() for leaf in tree.flatten(game.state).values())
-        data = game.setup.federation.training.samples.x.nbytes
-        results[name] = {
-            "node_rounds_per_second": round(nodes * rounds / spent),
-            "microseconds_per_node_round": round(1e6 * spent / nodes / rounds, 1),
-            "message_bytes": tree.row_bytes(game.outbox),
-            "phases": {phase: round(s / spent, 4) for phase, s in phases.items()},
-            "rss_over_states_and_data": round((_rss() - imported) / (held + data), 2),
-            "states_and_data_mb": round((held + data) / 1e6, 1),
-        }
-        del game
-    print(json.dumps(results))
+    imported, begun = memory("VmRSS"), time.perf_counter()
+    setup = set_up(digits(nodes, algorithm))
+    ready = time.perf_counter() - begun
+    game = Rounds(setup)
+    game.advance(1)
+    rounds = max(2, 20_000 // nodes)
+    setup.learner.stopwatch.lap()
+    spent = seconds(lambda: game.advance(rounds))
+    phases = setup.learner.stopwatch.lap()
+    held = sum(leaf.numel() * leaf.element_size() for leaf in tree.flatten(game.state).values())
+    held += setup.federation.training.samples.x.nbytes
+    numbers = {
+        "set_up_seconds": round(ready, 2),
+        "node_rounds_per_second": round(nodes * rounds / spent),
+        "microseconds_per_node_round": round(1e6 * spent / nodes / rounds, 1),
+        "message_bytes": tree.row_bytes(game.outbox),
+        "phases": {phase: round(s / spent, 4) for phase, s in phases.items()},
+        "peak_over_states_and_data": round((memory("VmHWM") - imported) / held, 2),
+        "rss_over_states_and_data": round((memory("VmRSS") - imported) / held, 2),
+        "states_and_data_mb": round(held / 1e6, 1),
+    }
+    print(json.dumps(numbers))
 
 
-def _digits(nodes: int, algorithm: str) -> Experiment:
+def digits(nodes: int, algorithm: str) -> Experiment:
+    """Small nodes: digits, four images per class and node."""
     return Experiment.of(
         {
             "data": {"source": "digits", "clusters": f"{nodes - 2}:2", "partition": "sampled", "per_class": 4},
@@ -64,12 +63,6 @@ def _digits(nodes: int, algorithm: str) -> Experiment:
             "evaluation": {"every": 10**6},
         }
     )
-
-
-def _rss() -> int:
-    with open("/proc/self/status") as status:
-        line = next(line for line in status if line.startswith("VmRSS"))
-    return int(line.split()[1]) * 1024
 
 
 def executors(nodes: int = 1_000) -> dict[str, Any]:
@@ -99,7 +92,7 @@ class Wide(nn.Sequential):
 
 def _executors(width: int, nodes: int) -> dict[str, Any]:
     model = {16: f"{__name__}:Narrow", 64: "mlp", 256: f"{__name__}:Wide"}[width]
-    experiment = _digits(nodes, "el").with_(f"model.name={model}")
+    experiment = digits(nodes, "el").with_(f"model.name={model}")
     setups = {name: set_up(experiment.with_(f"runtime.executor={name}")) for name in ("stacked", "looped")}
     block = setups["stacked"].learner.executor.block
     x, y = torch.rand(40, 8, 1, 8, 8), torch.randint(0, 10, (40, 8))

@@ -13,7 +13,10 @@ from facade.core.names import look_up
 
 
 def bench(
-    only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling, overhead, guard or rows.")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="One part: efficiency, scaling, overhead, guard, rows, large, evaluation or edges."),
+    ] = None,
     runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     rows: Annotated[
@@ -22,7 +25,7 @@ def bench(
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (15 minutes)."""
+    """Measure speed as ratios to bare loops, on this machine. Leave it alone meanwhile (25 minutes)."""
     from facade.benchmarks import parts
     from facade.files import store
     from facade.runs.environment import environment

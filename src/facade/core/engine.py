@@ -56,12 +56,14 @@ def play(
         state = _trained(algorithm, turn, state, online)
         wanted = deliver(plan.network, shard, round, algorithm.wanted(turn, state))
         inbox = yield Post(round, published(algorithm, turn, state), wanted, before, rows)
+        heard, before = _heard(shard, inbox), None if online.all() else before
         with watch.phase("mix"):
             state = mixed(algorithm, turn, state, inbox)
-            if not online.all():
+            if before is not None:
                 state = tree.where(online, state, before)
-        rows = _notes(algorithm, shard, state, round, _heard(shard, inbox))
-        del inbox, before  # with many nodes, each holds as much as the state itself
+        del before
+        inbox.pool = None  # it holds as much as the state, and whoever sent the inbox may hold it for another round
+        rows = _notes(algorithm, shard, state, round, heard)
         if plan.evaluates(round + 1):
             rows += _evaluations(algorithm, shard, plan, federation, state, round + 1)
     if not plan.all_reduce:
@@ -69,10 +71,12 @@ def play(
         return Played(state, rows + [{**row, "kind": "final", "bytes": 0} for row in last])
     turn = plan.turn(shard, plan.rounds)
     inbox = yield Post(plan.rounds, published(algorithm, turn, state), EVERYONE, state, rows)
+    heard = _heard(shard, inbox)
     with watch.phase("mix"):
         state = finished(algorithm, turn, state, inbox)
+    inbox.pool = None
     finals = _evaluations(algorithm, shard, plan, federation, state, plan.rounds)
-    heard, notes = _heard(shard, inbox), _each(algorithm.final_notes(state), len(shard.nodes))
+    notes = _each(algorithm.final_notes(state), len(shard.nodes))
     return Played(state, [{**row, "kind": "final", "bytes": heard[i]} | notes[i] for i, row in enumerate(finals)])
 
 
@@ -240,13 +244,25 @@ def evaluate(
 def _examine(
     learner: Learner, model: dict[str, Tensor], tests: list[Labelled], test_of: Ids, priors: Tensor | None
 ) -> Examined:
-    twins: dict[tuple[int, str], list[int]] = {}
-    for row, digest in enumerate(tree.digests(model, len(test_of))):
-        twins.setdefault((int(test_of[row]), digest), []).append(row)
-    groups = list(twins.values())
+    groups = _twins(model, test_of)
     first = np.array([group[0] for group in groups])
     theirs = None if priors is None else [priors[group] for group in groups]
-    examined = learner.examine(tree.rows(model, torch.from_numpy(first)), tests, test_of[first], theirs)
+    different = model if len(first) == len(test_of) else tree.rows(model, torch.from_numpy(first))
+    examined = learner.examine(different, tests, test_of[first], theirs)
     if priors is None:  # what one of the twins gets, all get
         examined = tree.rows(examined, torch.tensor([i for i, group in enumerate(groups) for _ in group]))
     return tree.rows(examined, torch.from_numpy(np.argsort(np.concatenate(groups))))
+
+
+def _twins(model: dict[str, Tensor], test_of: Ids) -> list[list[int]]:
+    """Rows in groups: those with equal models and the same test set. If all models differ in a sample of their numbers,
+    no more are compared."""
+    nodes = len(test_of)
+    flat = [leaf.reshape(nodes, -1) for leaf in model.values()]
+    some = torch.cat([leaf[:, :: leaf.shape[1] // 64 + 1].double() for leaf in flat], 1).numpy()
+    if len({sample.tobytes() for sample in some}) == nodes:
+        return [[row] for row in range(nodes)]
+    twins: dict[tuple[int, str], list[int]] = {}
+    for row, digest in enumerate(tree.digests(model, nodes)):
+        twins.setdefault((int(test_of[row]), digest), []).append(row)
+    return list(twins.values())

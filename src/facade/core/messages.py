@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import itertools
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from facade.core import tree
+from facade.core.sums import row_sums, sums_by_waves, waves
 from facade.core.types import Row
 
 
@@ -68,12 +68,13 @@ class Post:
     """Records made since the last post."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inbox:
     """What arrived: a pool of messages and the deliveries that were made from it."""
 
     pool: Any
-    """Tree [M, ...]: messages in ascending id of their senders, the shard's own among them."""
+    """Tree [M, ...]: messages in ascending id of their senders, the shard's own among them; None when they have been
+    used."""
     senders: Tensor
     """[M] ids, ascending."""
     own: Tensor
@@ -164,14 +165,14 @@ def counts(inbox: Inbox, group: Tensor, groups: int) -> Tensor:
 
 
 def means(total: Total) -> Any:
-    """Sums over counts; where a count is zero, the sum's zeros."""
-    return tree.map(lambda sums: sums / per_row(total.counts.clamp(min=1), sums), total.sums)
+    """Sums over counts, in the memory of the sums; where a count is zero, the sum's zeros."""
+    return tree.map(lambda sums: sums.div_(per_row(total.counts.clamp(min=1), sums)), total.sums)
 
 
 def weighted(inbox: Inbox, part: Any, members: Deliveries, weights: Tensor) -> Any:
     """Per hosted node, the sum of weights [D] times messages over `members`, in their order."""
     additions = waves(*members, weights)
-    return tree.map(lambda leaf: _sum(leaf, additions, len(inbox.own)), part)
+    return tree.map(lambda leaf: sums_by_waves(leaf, additions, len(inbox.own)), part)
 
 
 def per_row(values: Tensor, leaf: Tensor) -> Tensor:
@@ -179,52 +180,7 @@ def per_row(values: Tensor, leaf: Tensor) -> Tensor:
     return values.view(*values.shape, *([1] * (leaf.dim() - values.dim()))).to(leaf.dtype)
 
 
-class Wave(NamedTuple):
-    """At most one row per segment: additions that may be done together."""
-
-    segment: Tensor
-    row: Tensor
-    weight: Tensor | None
-
-
 def _totals(part: Any, segment: Tensor, row: Tensor, segments: int) -> Total:
-    additions = waves(segment, row)
+    """Sums of rows that are listed by segment (ascending)."""
     counts = torch.bincount(segment, minlength=segments)
-    return Total(tree.map(lambda leaf: _sum(leaf, additions, segments), part), counts)
-
-
-def waves(segment: Tensor, row: Tensor, weights: Tensor | None = None) -> list[Wave]:
-    """Row row[i] is to be added in segment[i] (ascending); wave d holds the d-th row of every segment.
-
-    All segments advance together, so the work is a few large additions, and yet each segment's sum
-    runs in the order of its own rows.
-    """
-    if not len(segment):
-        return []
-    counts = torch.bincount(segment)
-    place = torch.arange(len(segment)) - (torch.cumsum(counts, 0) - counts)[segment]
-    parts = torch.split(torch.argsort(place, stable=True), torch.bincount(place).tolist())
-    return [Wave(segment[p], row[p], None if weights is None else weights[p]) for p in parts]
-
-
-_BLOCK_VALUES = 1 << 16
-"""Numbers summed at a time: a block of receivers stays in a core's cache through all waves."""
-
-
-def _sum(leaf: Tensor, additions: list[Wave], segments: int) -> Tensor:
-    """[segments, ...] sums of the leaf's rows, wave after wave."""
-    sums = torch.zeros(segments, *leaf.shape[1:], dtype=leaf.dtype)
-    size = max(1, _BLOCK_VALUES // max(1, leaf[0].numel()))
-    starts = torch.arange(0, segments + size, size).clamp(max=segments)
-    bounds = [torch.searchsorted(wave.segment, starts).tolist() for wave in additions]
-    for block, (low, high) in enumerate(itertools.pairwise(starts.tolist())):
-        for wave, bound in zip(additions, bounds, strict=True):
-            some = slice(bound[block], bound[block + 1])
-            values = leaf.index_select(0, wave.row[some])
-            if wave.weight is not None:
-                values *= per_row(wave.weight[some], values)
-            if len(values) == high - low:  # segments are sorted: this wave has each of them in its place
-                sums[low:high] += values
-            else:
-                sums.index_add_(0, wave.segment[some], values)
-    return sums
+    return Total(tree.map(lambda leaf: row_sums(leaf, row, counts), part), counts)

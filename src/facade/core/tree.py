@@ -99,9 +99,9 @@ def digests(tree: Any, count: int) -> list[str]:
         array = leaf.detach().cpu().contiguous().numpy()
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         header = f"{name}:{array.dtype.str}:{array.shape[1:]}".encode()
-        for digest, row in zip(hashes, array, strict=True):
+        for row, digest in enumerate(hashes):
             digest.update(header)
-            digest.update(row.tobytes())
+            digest.update(array[row : row + 1].data)
     return [digest.hexdigest() for digest in hashes]
 
 

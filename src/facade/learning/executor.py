@@ -54,8 +54,9 @@ class Executor(ABC):
     """Whether what the head sees can be computed alone, and what it gives is the model's output."""
 
     @abstractmethod
-    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
-        """Train [b, ...] params and memory in place; the mean loss over the steps, [b]."""
+    def fit(self, start: Params, trained: Params, memory: Memory, batches: Batches) -> Tensor:
+        """Train models from the weights `start` [b, ...] and write what they become into `trained` [b, ...], and
+        memory [b, ...] in place; the mean loss over the steps, [b]."""
 
     @abstractmethod
     def losses(self, params: Params, x: Tensor, y: Tensor, log_shares: Tensor | None = None) -> Tensor:

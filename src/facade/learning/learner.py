@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from facade.core import seeds, tree
 from facade.core.tree import Params
@@ -26,6 +25,7 @@ from facade.core.types import Ids
 from facade.data.samples import Holdings, Labelled, Samples
 from facade.errors import DivergedError, ExperimentError
 from facade.learning import rehearsal
+from facade.learning.confusion import counted
 from facade.learning.executor import Batches, Executor, ModelPart
 from facade.learning.inputs import Inputs
 from facade.learning.looped import Looped
@@ -39,9 +39,6 @@ from facade.learning.stacked import MOST_WEIGHTS, Stacked, head_is_last, layers_
 from facade.learning.stopwatch import Stopwatch
 from facade.learning.torch_modules import copy_weights, named_tensors, under
 from facade.learning.worker_threads import WorkerThreads, inside_worker, without_gradients
-
-_NODES_AT_ONCE = 32
-"""Nodes whose views of the same outputs are judged together."""
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -217,25 +214,28 @@ class Learner:
 
     def fit(self, params: Params, memory: Memory, samples: Samples, only: ModelPart | None = None) -> Fitted:
         """Train every node on its samples, batch after batch; inputs stay as they were."""
-        params, memory = tree.map(Tensor.clone, params), tree.map(Tensor.clone, memory)
         if samples.count is None:
             raise ValueError("training takes a number of batches: turn.samples(...), not turn.all_samples()")
         batch = self.training.batch
         steps = samples.count // batch
+        trained, remembered = tree.map(_like, params), tree.map(_like, memory)
 
-        def task(block: slice) -> Tensor:
+        def task(block: slice) -> tuple[Tensor, Tensor]:
             drawn = samples.of(block)
             x = self._prepare(drawn.x).view(-1, steps, batch, *self.inputs.shape)
             y = drawn.y.to(self.device).view(-1, steps, batch)
             nodes = samples.nodes[block].tolist()
             shares = self.log_shares(samples.data, block)
             batches = Batches(x, y, self.training.optimiser, samples.seed, samples.round, nodes, only, shares)
-            return self.executor.fit(tree.rows(params, block), tree.rows(memory, block), batches)
+            moments = tree.map(Tensor.copy_, tree.rows(remembered, block), tree.rows(memory, block))
+            become = tree.rows(trained, block)
+            loss = self.executor.fit(tree.rows(params, block), become, moments, batches)
+            return loss, self._sound(loss, become)
 
         with self._phase("train"):
-            loss = torch.cat(self._workers.map(task, self._blocks(len(samples))))
-            self._check(loss, params, samples)
-        return Fitted(params, memory, loss)
+            loss, sound = map(torch.cat, zip(*self._workers.map(task, self._blocks(len(samples))), strict=True))
+            self._check(loss, sound, samples)
+        return Fitted(trained, remembered, loss)
 
     def score(self, core: Params, heads: Params, samples: Samples, log_shares: Tensor | None = None) -> Tensor:
         """Mean loss [S, k] of every head [S, k, ...] on its node's core and samples; with `log_shares` [S, classes]
@@ -310,11 +310,11 @@ class Learner:
 
         def task(work: tuple[Labelled, Tensor]) -> Examined:
             test, rows = work
-            some = tree.rows(models, rows)
+            some = tree.rows(models, _stretch(rows))
             theirs = None if priors is None else [priors[row] for row in rows.tolist()]
             pieces = [test[start : start + 1024] for start in range(0, len(test), 1024)]
             logits = [self.executor.logits(some, piece.x).cpu() for piece in pieces]
-            counts = (_counted(out, piece.y, theirs) for out, piece in zip(logits, pieces, strict=True))
+            counts = (counted(out, piece.y, theirs) for out, piece in zip(logits, pieces, strict=True))
             sums = reduce(lambda one, other: tree.map(torch.add, one, other), counts)
             measures = measured(torch.cat(logits, 1), test.y, theirs)
             return Examined(sums.confusion, sums.loss / len(test), sums.others, measures)
@@ -353,13 +353,17 @@ class Learner:
         """The time of threads side by side is that of the phase which waits for them."""
         return contextlib.nullcontext() if inside_worker() else self.stopwatch.phase(name)
 
-    def _check(self, loss: Tensor, params: Params, samples: Samples) -> None:
-        """Stop the run where training has left the numbers."""
-        bad = ~torch.isfinite(loss)
+    def _sound(self, loss: Tensor, params: Params) -> Tensor:
+        """[b] whether losses and weights [b, ...] are finite."""
+        sound = torch.isfinite(loss)
         for name, _ in self._template.named_parameters():  # buffers may hold infinities, as masks do
-            bad |= ~torch.isfinite(params[name].reshape(len(loss), -1).sum(1))
-        if bad.any():
-            row = int(torch.nonzero(bad)[0])
+            sound &= torch.isfinite(params[name].reshape(len(loss), -1).sum(1))
+        return sound
+
+    def _check(self, loss: Tensor, sound: Tensor, samples: Samples) -> None:
+        """Stop the run where training has left the numbers."""
+        if not sound.all():
+            row = int(torch.nonzero(~sound)[0])
             raise DivergedError(
                 f"training diverged in round {samples.round + 1} at node {int(samples.nodes[row])}:"
                 f" loss {float(loss[row]):g}, learning rate {self.training.optimiser.lr:g};"
@@ -367,28 +371,12 @@ class Learner:
             )
 
 
-class _Counted(NamedTuple):
-    """What can be added up over pieces of a test set: as in `Examined`, but losses are sums."""
-
-    confusion: Tensor
-    loss: Tensor
-    others: Tensor
+def _like(leaf: Tensor) -> Tensor:
+    """Memory for a tensor of the same kind."""
+    return torch.empty_like(leaf, memory_format=torch.contiguous_format)
 
 
-def _counted(logits: Tensor, y: Tensor, priors: list[Tensor] | None) -> _Counted:
-    """Outputs [b, m, C] of models for m samples of classes y, as `Learner.examine` says."""
-    if priors is None:
-        return _judged(logits.unsqueeze(1), y)
-    pairs = zip(logits, priors, strict=True)
-    parts = (out + some.unsqueeze(2) for out, prior in pairs for some in torch.split(prior, _NODES_AT_ONCE))
-    return tree.concat([_judged(part, y) for part in parts])
-
-
-def _judged(logits: Tensor, y: Tensor) -> _Counted:
-    """The same of outputs [b, 1 + p, m, C] to which priors were added."""
-    size, views, _, classes = logits.shape
-    cells = y * classes + logits.argmax(-1)
-    counts = torch.zeros(size, views, classes * classes, dtype=torch.int64)
-    counts = counts.scatter_add_(2, cells, torch.ones_like(cells)).view(size, views, classes, classes)
-    losses = functional.cross_entropy(logits[:, 0].transpose(1, 2), y.expand(size, -1), reduction="none")
-    return _Counted(counts[:, 0], losses.double().sum(1), counts[:, 1:])
+def _stretch(rows: Tensor) -> Tensor | slice:
+    """Ascending rows; as a slice, which copies nothing, where none is left out."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows

@@ -46,12 +46,12 @@ class Looped(Executor):
         self._dtype = next((t.dtype for t in named_tensors(module).values()), torch.float32)
         self._local = threading.local()
 
-    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
-        module, tensors = self._loaded(tree.rows(params, 0))
+    def fit(self, start: Params, trained: Params, memory: Memory, batches: Batches) -> Tensor:
+        module, tensors = self._loaded(tree.rows(start, 0))
         self._set_mode(module, batches.only)
         device = batches.x.device
         remembered = tree.map(lambda leaf: leaf.to(device), tree.rows(memory, 0))
-        trained: Params = {
+        weights: Params = {
             name: p
             for name, p in module.named_parameters()
             if p.requires_grad and (batches.only is None or self._parts.in_head(name) == (batches.only == "head"))
@@ -62,12 +62,12 @@ class Looped(Executor):
             with AddressedDropout(batches.seed, batches.round, batches.nodes[0], step), self._precision(device):
                 logits = self._forward(module, x, batches.only)
             loss = _loss(logits.to(self._dtype), y, batches.log_shares)
-            gradients_of_all = torch.autograd.grad(loss, list(trained.values()), allow_unused=True) if trained else ()
-            gradients = {name: g for name, g in zip(trained, gradients_of_all, strict=True) if g is not None}
+            gradients_of_all = torch.autograd.grad(loss, list(weights.values()), allow_unused=True) if weights else ()
+            gradients = {name: g for name, g in zip(weights, gradients_of_all, strict=True) if g is not None}
             with torch.no_grad():
-                batches.optimiser.step(trained, gradients, remembered, batches.round)
+                batches.optimiser.step(weights, gradients, remembered, batches.round)
             losses.append(loss.detach())
-        copy_weights(tree.rows(params, 0), tensors)
+        copy_weights(tree.rows(trained, 0), tensors)
         for slot, kept in tree.rows(memory, 0).items():
             copy_weights(kept, remembered[slot])
         return torch.stack(losses).mean().view(1).cpu()

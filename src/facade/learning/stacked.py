@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from facade.core import tree
 from facade.core.tree import Params
 from facade.learning.executor import Batches, Executor, Prepare, in_chunks
 from facade.learning.optimisers import Memory
@@ -127,9 +128,10 @@ class Stacked(Executor):
         self._layers, self._core, self._head = layers, layers[:at], layers[at:]
         self.gives_features = isinstance(layers[-1], Linear)
 
-    def fit(self, params: Params, memory: Memory, batches: Batches) -> Tensor:
+    def fit(self, start: Params, trained: Params, memory: Memory, batches: Batches) -> Tensor:
         """As in Executor; on the CPU, where small models belong."""
-        trained = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
+        params = tree.map(Tensor.copy_, trained, start)
+        layers = {None: self._layers, "core": self._core, "head": self._head}[batches.only]
         nodes, steps, size = batches.y.shape
         x = batches.x.flatten(3)
         losses = torch.zeros(nodes, dtype=x.dtype)
@@ -143,7 +145,7 @@ class Stacked(Executor):
             y = batches.y[:, step].unsqueeze(-1)
             losses -= log_p.gather(-1, y).sum((1, 2))
             d = log_p.exp_().scatter_add_(-1, y, minus_one).mul_(1 / size)
-            batches.optimiser.step(params, self._gradients(params, inputs, out, d, trained), memory, batches.round)
+            batches.optimiser.step(params, self._gradients(params, inputs, out, d, layers), memory, batches.round)
         return losses / (steps * size)
 
     def _gradients(self, params: Params, inputs: list[Tensor], out: Tensor, d: Tensor, trained: list[Layer]) -> Params:

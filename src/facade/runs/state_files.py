@@ -39,8 +39,9 @@ def in_one_piece(state: Any) -> PiecewiseTree:
 
 
 def joined(piecewise: PiecewiseTree) -> Params:
-    """All pieces in this process."""
-    return {name: torch.cat(list(tensor.pieces())) for name, tensor in piecewise.items()}
+    """All pieces in this process; what is in one piece is not copied."""
+    pieces = {name: list(tensor.pieces()) for name, tensor in piecewise.items()}
+    return {name: torch.cat(parts) if len(parts) > 1 else parts[0] for name, parts in pieces.items()}
 
 
 def file_parts(piecewise: PiecewiseTree, facts: dict[str, Any] | None = None) -> Iterator[bytes | memoryview]:

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from facade.core.messages import Deliveries, Inbox, waves
+from facade.core.messages import Deliveries, Inbox
+from facade.core.sums import waves
 
 Bidders = TypeVar("Bidders", bound=Any)
 """A NamedTuple with `score` [S] float64 and `origin` [S], the node that made the bid, -1 when there is none."""
