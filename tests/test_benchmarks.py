@@ -5,7 +5,7 @@ import json
 import pytest
 from torch import nn
 
-from facade.benchmarks import efficiency, guarding, overhead, scaling
+from facade.benchmarks import efficiency, guarding, overhead, scaling, wire
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
 from facade.cli import bench as command
@@ -28,6 +28,16 @@ def test_a_guarded_round_is_measured_against_an_unguarded_one(monkeypatch):
     cost = guarding.run(quick=True)["guard"]
     assert cost["guarded_over_unguarded"]["median"] > 0
     assert cost["guarded_seconds"] > 0
+
+
+def test_messages_between_real_sites_are_measured_against_plain_tls(monkeypatch):
+    monkeypatch.setattr(wire, "MESSAGE", 400_000)
+    monkeypatch.setattr(wire, "MODEL", "mlp")
+    cost = wire.run(quick=True)["wire"]
+    assert cost["message_bytes"] == 400_000
+    assert min(cost["plain_over_ours"]["q1"], cost["plain_over_ours_cpu"]["q1"]) > 0
+    assert cost["peak_in_messages"] >= 2, "two messages of others"
+    assert cost["whole_rounds"]["round_seconds"] > 0
 
 
 def test_rounds_advance_a_real_run():

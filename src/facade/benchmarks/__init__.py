@@ -12,6 +12,10 @@ def parts(runtime: str) -> dict[str, Callable[[bool], dict[str, Any]]]:
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
+    if runtime == "peers":
+        from facade.benchmarks import wire
+
+        return {"wire": wire.run}
     from facade.benchmarks import efficiency, guarding, overhead, scaling
 
     return {

@@ -14,7 +14,10 @@ from facade.core.names import look_up
 
 def bench(
     only: Annotated[str | None, typer.Option(help="One part: efficiency, scaling, overhead or guard.")] = None,
-    runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
+    runtime: Annotated[
+        str,
+        typer.Option(help="local; ray: what Ray costs against it; or peers: messages between sites against plain TLS."),
+    ] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     out_file: Annotated[Path | None, typer.Option("--out", help="Also write the numbers to this file.")] = None,
     as_json: Json = False,
@@ -24,7 +27,7 @@ def bench(
     from facade.files import store
     from facade.runs.environment import environment
 
-    benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}))
+    benchmarks = parts(look_up("runtime", runtime, {name: name for name in ("local", "ray", "peers")}))
     if only:
         benchmarks = {only: look_up("benchmark", only, benchmarks)}
     console = prose(as_json)

@@ -101,7 +101,7 @@ def digests(tree: Any, count: int) -> list[str]:
         header = f"{name}:{array.dtype.str}:{array.shape[1:]}".encode()
         for digest, row in zip(hashes, array, strict=True):
             digest.update(header)
-            digest.update(row.tobytes())
+            digest.update(row.data)
     return [digest.hexdigest() for digest in hashes]
 
 

@@ -38,6 +38,7 @@ from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.start_up import StartUp
 from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
+from facade.peers.protocol.allocation import keep_freed_chunks
 from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
@@ -227,6 +228,7 @@ def run(
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     raise_limit()
+    keep_freed_chunks()
     site = Site.load(Path(home), ask)
     with RunDirectory(site.run).claimed():
         own = Credentials(site.tls_key, site.certificate)
