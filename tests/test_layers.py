@@ -71,9 +71,9 @@ def test_algorithms_know_no_data_sets_and_no_test_data():
             assert "facade.data.federation" not in imported(path), name
 
 
-def test_only_commands_know_the_peers():
+def test_only_commands_and_benchmarks_know_the_peers():
     for name, path in MODULES.items():
-        if package(name + ".") not in ("peers", "cli"):
+        if package(name + ".") not in ("peers", "cli", "benchmarks"):
             found = {module for module in imported(path) if module.startswith("facade.peers")}
             assert not found, f"{name} imports {found}"
 
