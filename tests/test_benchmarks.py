@@ -15,6 +15,7 @@ from facade.benchmarks import (
     many_rows,
     overhead,
     scaling,
+    wire,
 )
 from facade.benchmarks.bare import BareLoop
 from facade.benchmarks.rounds import CIFAR, Rounds, federation, images, pairwise, prepared
@@ -38,6 +39,16 @@ def test_a_guarded_round_is_measured_against_an_unguarded_one(monkeypatch):
     cost = guarding.run(quick=True)["guard"]
     assert cost["guarded_over_unguarded"]["median"] > 0
     assert cost["guarded_seconds"] > 0
+
+
+def test_messages_between_real_sites_are_measured_against_plain_tls(monkeypatch):
+    monkeypatch.setattr(wire, "MESSAGE", 400_000)
+    monkeypatch.setattr(wire, "MODEL", "mlp")
+    cost = wire.run(quick=True)["wire"]
+    assert cost["message_bytes"] == 400_000
+    assert min(cost["plain_over_ours"]["q1"], cost["plain_over_ours_cpu"]["q1"]) > 0
+    assert cost["peak_in_messages"] >= 2, "two messages of others"
+    assert cost["whole_rounds"]["round_seconds"] > 0
 
 
 def test_rounds_advance_a_real_run():

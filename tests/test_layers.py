@@ -72,9 +72,9 @@ def test_algorithms_know_no_data_sets_and_no_test_data():
             assert "facade.data.federation" not in imported(path), name
 
 
-def test_only_commands_and_the_page_that_watches_know_the_peers():
+def test_only_commands_benchmarks_and_the_page_that_watches_know_the_peers():
     for name, path in MODULES.items():
-        if package(name + ".") not in ("peers", "watch", "cli"):
+        if package(name + ".") not in ("peers", "watch", "cli", "benchmarks"):
             found = {module for module in imported(path) if module.startswith("facade.peers")}
             assert not found, f"{name} imports {found}"
 

@@ -101,9 +101,10 @@ def test_a_measurement_is_for_members_and_never_more_than_a_chunk(tmp_path):
     def answer(length, membership=digest, caller=2):
         return asked.answer("c", Request(Kind.MEASURE, membership, caller, 0, 0, length).packed())
 
-    reply = answer(1 << 20)
-    assert (reply.status, reply.total, reply.chunk) == (Status.HERE, 1 << 20, bytes(1 << 20))
-    for length in (0, (1 << 20) + 1, (1 << 32) - 1):
+    most = asked.limits.chunk
+    reply = answer(most)
+    assert (reply.status, reply.total, reply.chunk) == (Status.HERE, most, bytes(most))
+    for length in (0, most + 1, (1 << 32) - 1):
         refused = answer(length)
         assert (refused.reason, refused.chunk) == (Reason.NO_SUCH_CHUNK, b"")
     assert answer(10, membership=b"o" * 32).reason is Reason.OTHER_MEMBERSHIP

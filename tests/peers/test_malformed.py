@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 from collections import Counter, namedtuple
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from facade.peers.node.pulling import Puller
 from facade.peers.node.recovery import Recovery
 from facade.peers.node.round_pulls import Demand, Pull
 from facade.peers.protocol.headers import LONGEST_REQUEST, Kind, Reply, Request, Status
+from facade.peers.protocol.incoming import Incoming
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.wire import MessageForm, Origin, pack
 from peers.makers import federation, gate, tiny
@@ -26,6 +28,7 @@ from peers.makers import federation, gate, tiny
 MANY = 10_000
 Pair = namedtuple("Pair", "a b")
 ORIGIN = Origin(b"m" * 32, 1, 7)
+FORM = SimpleNamespace(size=1000, room=lambda: Incoming(1000))
 
 
 def message(choice=1, scale=1.0, dtype=torch.float32):
@@ -72,6 +75,20 @@ def little_memory():
     assert peak - before < 5e6
 
 
+def accepted(puller, demand, content, digest):
+    """What comes of a message, with all that a site does to it."""
+    return puller.accept(ORIGIN, demand, demand.form.unpack(content, digest, ORIGIN), digest)
+
+
+def pulled(come=0, announced=None):
+    """A pull of a message of 1000 bytes, of which so many have come."""
+    pull = Pull(1, None, announced=announced)
+    if come:
+        pull.incoming = FORM.room()
+        pull.incoming.add(bytes(come))
+    return pull
+
+
 @pytest.fixture
 def puller(tmp_path):
     return Puller(None, None, Recovery(tmp_path / "recovery.jsonl"), None, None)
@@ -88,10 +105,10 @@ def test_mutated_payloads_are_all_refused_for_a_reason(puller):
             if changed == content:
                 continue
             with pytest.raises(RefusedError) as refused:
-                puller.accept(ORIGIN, demand, (changed, digest))
+                accepted(puller, demand, changed, digest)
             reasons[refused.value.reason] += 1
     assert set(reasons) == {Reason.WRONG_SIZE, Reason.WRONG_DIGEST}
-    assert puller.accept(ORIGIN, demand, (content, digest))["choice"] == 1
+    assert accepted(puller, demand, content, digest)["choice"] == 1
 
 
 def test_payloads_mutated_before_the_digest_was_fixed_never_crash_and_keep_their_form():
@@ -133,10 +150,10 @@ def test_each_consistent_mistake_has_its_own_reason(sent, reason, puller):
     content = sent()
     demand = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     if reason is None:
-        puller.accept(ORIGIN, demand, (content, hashlib.sha256(content).digest()))
+        accepted(puller, demand, content, hashlib.sha256(content).digest())
         return
     with pytest.raises(RefusedError) as refused:
-        puller.accept(ORIGIN, demand, (content, hashlib.sha256(content).digest()))
+        accepted(puller, demand, content, hashlib.sha256(content).digest())
     assert refused.value.reason == reason
 
 
@@ -168,12 +185,12 @@ def test_algorithms_exempt_only_entries_of_their_messages(algorithm):
 def test_a_second_message_of_the_same_round_is_an_equivocation_and_the_first_stays(puller):
     demand = Demand(7, [1], MessageForm(message()), refuse, 10, None)
     first, second = pack(ORIGIN, message()), pack(ORIGIN, message(scale=0.5))
-    puller.accept(ORIGIN, demand, (first, hashlib.sha256(first).digest()))
+    accepted(puller, demand, first, hashlib.sha256(first).digest())
     with pytest.raises(RefusedError) as refused:
-        puller.accept(ORIGIN, demand, (second, hashlib.sha256(second).digest()))
+        accepted(puller, demand, second, hashlib.sha256(second).digest())
     assert refused.value.reason == Reason.EQUIVOCATION
     assert puller._recovery.first_digest(ORIGIN, "another") == hashlib.sha256(first).hexdigest()
-    puller.accept(ORIGIN, demand, (first, hashlib.sha256(first).digest()))
+    accepted(puller, demand, first, hashlib.sha256(first).digest())
 
 
 def test_mutated_replies_are_refused_or_say_nothing_new():
@@ -182,34 +199,34 @@ def test_mutated_replies_are_refused_or_say_nothing_new():
     random, outcomes = np.random.default_rng(3), Counter()
     with little_memory():
         for _ in range(MANY):
-            pull = Pull(1, None, bytearray(500), (1000, b"d" * 32))
+            pull = pulled(500, (1000, b"d" * 32))
             try:
                 reply = Reply.parse(mutated(whole.packed(), random))
                 if reply.status is Status.HERE:
-                    pull.add(reply, 1000, 500)
+                    pull.add(reply, FORM, 500)
                     outcomes["taken"] += 1  # its bytes still face the digest
-                    assert len(pull.content) <= 1000
+                    assert pull.come <= 1000
             except RefusedError as refused:
                 outcomes[refused.reason] += 1
     assert {Reason.MALFORMED_REPLY, Reason.WRONG_SIZE, Reason.EQUIVOCATION} <= set(outcomes)
 
 
 def test_an_announced_size_that_is_not_the_expected_one_is_refused_before_anything_is_kept():
-    pull = Pull(1, None)
+    pull = pulled()
     with pytest.raises(RefusedError, match="wrong-size"):
-        pull.add(Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), 1000, 500)
-    assert not pull.content
+        pull.add(Reply(Status.HERE, 7, total=1 << 60, digest=b"d" * 32, chunk=b"x"), FORM, 500)
+    assert pull.incoming is None
 
 
 @pytest.mark.parametrize("bytes_sent", [0, 1, 299, 301, 500])
 def test_a_chunk_is_exactly_what_was_asked_for(bytes_sent):
-    pull = Pull(1, None, bytearray(200))
+    pull = pulled(200)
     with pytest.raises(RefusedError, match=f"a chunk of {bytes_sent} bytes, 300 were asked for"):
-        pull.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), 1000, 300)
-    assert len(pull.content) == 200
-    rest = Pull(1, None, bytearray(900))
-    rest.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), 1000, 300)
-    assert len(rest.content) == 1000
+        pull.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * bytes_sent), FORM, 300)
+    assert pull.come == 200
+    rest = pulled(900)
+    rest.add(Reply(Status.HERE, 7, total=1000, digest=b"d" * 32, chunk=b"x" * 100), FORM, 300)
+    assert rest.come == 1000
 
 
 def test_mutated_requests_of_a_member_are_refused_or_honest(tmp_path):

@@ -216,27 +216,27 @@ def test_a_site_attacks_nobody_because_a_signed_list_says_so(tmp_path):
 
 def test_a_round_played_again_must_give_the_published_message(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
-    first = outgoing.commit(3, b"message")
+    first = outgoing.commit(3, [b"message"])
     again = Outgoing(tmp_path, 4)
-    assert again.commit(3, b"message") == first
+    assert again.commit(3, [b"message"]) == first
     with pytest.raises(DivergedReplayError, match="round 3"):
-        again.commit(3, b"another")
+        again.commit(3, [b"another"])
     assert again.get(3).chunk(2, 3) == b"ssa"
 
 
 def test_a_message_made_under_another_list_may_be_taken_back_and_made_anew(tmp_path):
-    Outgoing(tmp_path, 4).commit(3, b"under the old list")
+    Outgoing(tmp_path, 4).commit(3, [b"under the old list"])
     again = Outgoing(tmp_path, 4)
     again.withdraw(3)
     assert Outgoing(tmp_path, 4).get(3) is None
-    assert again.commit(3, b"under the new one").chunk(0, 9) == b"under the"
+    assert again.commit(3, [b"under the new one"]).chunk(0, 9) == b"under the"
     again.withdraw(7)
 
 
 def test_only_the_window_is_kept(tmp_path):
     outgoing = Outgoing(tmp_path, 4)
     for round in range(10):
-        outgoing.commit(round, b"%d" % round)
+        outgoing.commit(round, [b"%d" % round])
     assert [outgoing.get(r) is not None for r in (5, 6, 9, 10)] == [False, True, True, False]
 
 

@@ -87,7 +87,7 @@ def test_a_round_for_which_there_was_no_memory_is_played_again(tmp_path, monkeyp
 
 
 def test_a_message_for_which_there_is_no_memory_is_pulled_again_and_nobody_blamed(tmp_path, monkeypatch):
-    monkeypatch.setattr(MessageForm, "unpack", failing(MessageForm.unpack, MemoryError(), lambda call: call in (2, 5)))
+    monkeypatch.setattr(MessageForm, "read", failing(MessageForm.read, MemoryError(), lambda call: call in (2, 5)))
     homes = ends_as_simulated(tmp_path)
     assert sum(len(logged(home, "short")) for home in homes) == 2
 

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import resource
 import stat
@@ -20,6 +21,13 @@ def test_a_store_keeps_the_newest_files_only(tmp_path):
     assert kept.numbers == [20, 30, 40]
     newest = next(kept.newest_first())
     assert (newest.number, newest.content) == (40, b"content 40")
+
+
+def test_the_checksum_of_a_stored_file_is_that_of_its_content(tmp_path):
+    kept, content = Store(tmp_path), [bytes(3 << 20), b"the rest"]
+    stored = kept.write(1, content)
+    assert stored.sha256 == hashlib.sha256(b"".join(content)).digest() == next(kept.newest_first()).sha256
+    assert (stored.length, stored.path.name) == ((3 << 20) + 8, "000000001.saved")
 
 
 def test_a_file_of_a_continuation_that_was_given_up_goes_when_another_begins(tmp_path):

@@ -13,6 +13,10 @@ def parts(runtime: str, rows: int | None = None) -> dict[str, Callable[[bool], d
         from facade.benchmarks import cluster
 
         return {"ray": cluster.run}
+    if runtime == "peers":
+        from facade.benchmarks import wire
+
+        return {"wire": wire.run}
     from facade.benchmarks import edges, efficiency, evaluation, guarding, large, many_rows, overhead, scaling
 
     return {

@@ -17,7 +17,10 @@ def bench(
         str | None,
         typer.Option(help="One part: efficiency, scaling, overhead, guard, rows, large, evaluation or edges."),
     ] = None,
-    runtime: Annotated[str, typer.Option(help="local; or ray: what Ray costs against it, on this machine.")] = "local",
+    runtime: Annotated[
+        str,
+        typer.Option(help="local; ray: what Ray costs against it; or peers: messages between sites against plain TLS."),
+    ] = "local",
     quick: Annotated[bool, typer.Option(help="Fewer repetitions: to see that it works, not to quote.")] = False,
     rows: Annotated[
         int | None, typer.Option(min=50_000, help="How many rows the part of that name records; 100,000 unless given.")
@@ -30,7 +33,7 @@ def bench(
     from facade.files import store
     from facade.runs.environment import environment
 
-    benchmarks = parts(look_up("runtime", runtime, {"local": "local", "ray": "ray"}), rows)
+    benchmarks = parts(look_up("runtime", runtime, {name: name for name in ("local", "ray", "peers")}), rows)
     if only:
         benchmarks = {only: look_up("benchmark", only, benchmarks)}
     console = prose(as_json)

@@ -25,6 +25,7 @@ from facade.errors import StorageError
 _FOOTER = struct.Struct("<8sQ32s")
 """At the end of a stored file: a mark, the length of the content, its SHA-256."""
 _MARK = b"facade-1"
+_PIECE = 1 << 20
 _TEMPORARY = ".tmp"
 SHARED, PRIVATE = 0o666, 0o600
 """Who may read a new file, by its mode: whoever the umask lets, or its owner alone. The umask may forbid more."""
@@ -147,6 +148,16 @@ class StoredFile(NamedTuple):
     path: Path
     content: memoryview
     """The file itself, mapped into memory: it is read where it is used."""
+    sha256: bytes
+
+
+class Sealed(NamedTuple):
+    """A file that has been stored."""
+
+    path: Path
+    length: int
+    """Of its content, in bytes."""
+    sha256: bytes
 
 
 class Store:
@@ -168,19 +179,28 @@ class Store:
     def save(self, number: int, content: bytes) -> Path:
         """Store the content under a number. Files with higher numbers go: they belong to a
         continuation that was given up; so do the oldest, beyond the number to keep."""
-        return self.write(number, [content])
+        return self.write(number, [content]).path
 
-    def write(self, number: int, parts: Iterable[Buffer]) -> Path:
+    def write(self, number: int, parts: Iterable[Buffer]) -> Sealed:
         """`save` for content that comes in parts, one after the other."""
-        path = self.directory / f"{number:09d}.saved"
-        write(path, _with_footer(parts), PRIVATE)
+        path, digest, length = self.directory / f"{number:09d}.saved", hashlib.sha256(), 0
+
+        def with_footer() -> Iterator[Buffer]:
+            nonlocal length
+            for piece in _pieces(parts):
+                digest.update(piece)
+                length += len(piece)
+                yield piece
+            yield _FOOTER.pack(_MARK, length, digest.digest())
+
+        write(path, with_footer(), PRIVATE)
         remove_leftovers(self.directory)
         older = [p for p in self._files() if p.name <= path.name]
         also = self._also([int(p.stem) for p in older])
         wanted = {*older[-self.keep :], *(p for p in older if int(p.stem) in also)}
         for unwanted in set(self._files()) - wanted:
             unwanted.unlink(missing_ok=True)
-        return path
+        return Sealed(path, length, digest.digest())
 
     def newest_first(self) -> Iterator[StoredFile]:
         """Good files, the newest first. Of a damaged one a warning names the file and what is wrong."""
@@ -188,7 +208,8 @@ class Store:
             stored = _mapped(path)
             damage = _damage(stored)
             if damage is None:
-                yield StoredFile(int(path.stem), path, stored[: -_FOOTER.size])
+                sha256 = _FOOTER.unpack(stored[-_FOOTER.size :])[2]
+                yield StoredFile(int(path.stem), path, stored[: -_FOOTER.size], sha256)
             else:
                 warnings.warn(f"{path} is damaged ({damage}) and not used; going back to the one before", stacklevel=2)
 
@@ -206,14 +227,11 @@ class Store:
         return sorted(p for p in self.directory.glob("*.saved") if p.stem.isdecimal())
 
 
-def _with_footer(parts: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The parts, and what lets a reader notice damage to them."""
-    digest, length = hashlib.sha256(), 0
+def _pieces(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The parts in small pieces, which are in the processor's cache still when they are written after hashing."""
     for part in parts:
-        digest.update(part)
-        length += len(part)
-        yield part
-    yield _FOOTER.pack(_MARK, length, digest.digest())
+        for start in range(0, len(part), _PIECE):
+            yield memoryview(part)[start : start + _PIECE]
 
 
 def _mapped(path: Path) -> memoryview:

@@ -14,7 +14,12 @@ from torch import Tensor
 from facade.core import tree
 from facade.core.tree import Params
 
-_DTYPES = {code: dtype for dtype, code in tree.DTYPES.items()}
+_DTYPES = {
+    "I64": torch.int64, "F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "BF16": torch.bfloat16,
+    "F16": torch.float16, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+"""By what safetensors calls them, in the order in which it writes tensors."""
+_PLACES = {dtype: (place, code) for place, (code, dtype) in enumerate(_DTYPES.items())}
 
 
 class PiecewiseTensor(NamedTuple):
@@ -46,18 +51,24 @@ def joined(piecewise: PiecewiseTree) -> Params:
 
 def file_parts(piecewise: PiecewiseTree, facts: dict[str, Any] | None = None) -> Iterator[bytes | memoryview]:
     """The parts, in order, of a safetensors file; `facts` go into its header."""
-    ordered = sorted(piecewise.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     header: dict[str, Any] = {} if facts is None else {"__metadata__": {"facade": json.dumps(facts)}}
-    end = 0
-    for name, tensor in ordered:
-        start, end = end, end + tensor.dtype.itemsize * int(np.prod(tensor.shape))
-        header[name] = {"dtype": tree.DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
+    entries = placed(piecewise)
+    text = json.dumps(header | entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
-    for _, tensor in ordered:
-        for piece in tensor.pieces():
+    for name in entries:
+        for piece in piecewise[name].pieces():
             yield piece.detach().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def placed(piecewise: PiecewiseTree) -> dict[str, dict[str, Any]]:
+    """What a header says of every tensor, in the order in which they stand in a file."""
+    entries, end = {}, 0
+    for name, tensor in sorted(piecewise.items(), key=lambda item: (_PLACES[item[1].dtype], item[0])):
+        start, end = end, end + tensor.dtype.itemsize * int(np.prod(tensor.shape))
+        code = _PLACES[tensor.dtype][1]
+        entries[name] = {"dtype": code, "shape": list(tensor.shape), "data_offsets": [start, end]}
+    return entries
 
 
 def read_file(content: memoryview) -> tuple[Params, dict[str, Any]]:
@@ -65,11 +76,16 @@ def read_file(content: memoryview) -> tuple[Params, dict[str, Any]]:
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(bytes(content[8:start]))
     facts = json.loads(header.pop("__metadata__")["facade"])
-    return {name: _view(content, start, **entry) for name, entry in header.items()}, facts
+    return views(content[start:], header), facts
 
 
-def _view(content: memoryview, start: int, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
+def views(content: memoryview, entries: dict[str, dict[str, Any]]) -> Params:
+    """The tensors of which a header says where they stand in the content after it."""
+    return {name: _view(content, **entry) for name, entry in entries.items()}
+
+
+def _view(content: memoryview, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
     count = int(np.prod(shape))
     if not count:
         return torch.empty(shape, dtype=_DTYPES[dtype])
-    return torch.frombuffer(content, dtype=_DTYPES[dtype], count=count, offset=start + data_offsets[0]).view(shape)
+    return torch.frombuffer(content, dtype=_DTYPES[dtype], count=count, offset=data_offsets[0]).view(shape)

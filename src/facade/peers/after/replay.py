@@ -51,7 +51,7 @@ def kept_messages(directories: Iterable[Path]) -> Kept:
         if not directory.is_dir():
             raise ExperimentError(f"{directory} is no directory; give a site's run/outgoing, or a copy of it")
         for stored in Store(directory).newest_first():
-            kept[hashlib.sha256(stored.content).hexdigest()] = stored.content
+            kept[stored.sha256.hex()] = stored.content
     return kept
 
 
@@ -164,7 +164,7 @@ class _PlayedAgain:
                 raise _NothingMoreError
             origin = Origin(membership.digest, sender, post.round)
             try:
-                heard[sender] = form.unpack(bytes(self.kept[digest]), bytes.fromhex(digest), origin)
+                heard[sender] = form.unpack(self.kept[digest], bytes.fromhex(digest), origin)
             except RefusedError as refusal:
                 self._find(post.round, f"it mixed a message of {id} that is refused ({refusal})")
                 raise _NothingMoreError from None

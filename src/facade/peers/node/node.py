@@ -40,6 +40,7 @@ from facade.peers.node.start_up import StartUp
 from facade.peers.node.study_metrics import StudyMetrics
 from facade.peers.node.surroundings import changes, surroundings
 from facade.peers.node.waiting import policy
+from facade.peers.protocol.allocation import keep_freed_chunks
 from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.gate import Gate
 from facade.peers.protocol.transport import Transport
@@ -274,6 +275,7 @@ def run(
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     raise_limit()
+    keep_freed_chunks()
     site = Site.load(Path(home), ask, study)
     refuse_twin(site.home, site.study)
     with RunDirectory(site.run).claimed(), contextlib.closing(StudyMetrics(site.settings.metrics_address)) as metrics:

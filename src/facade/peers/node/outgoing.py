@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from facade.errors import FacadeError
-from facade.files.store import Store
+from facade.files.store import Buffer, Store
 
 
 class DivergedReplayError(FacadeError):
@@ -24,7 +25,7 @@ class Published(NamedTuple):
 
     def chunk(self, offset: int, length: int) -> bytes:
         """A part of it, read from disk; the file system keeps in memory what is asked for often."""
-        with self.path.open("rb") as file:
+        with self.path.open("rb", buffering=0) as file:
             file.seek(offset)
             return file.read(min(length, self.total - offset))
 
@@ -36,25 +37,23 @@ class Outgoing:
         self._store = Store(directory, keep=window)
         self._ready = threading.Condition()
         self._published = {
-            saved.number: Published(saved.path, len(saved.content), hashlib.sha256(saved.content).digest())
+            saved.number: Published(saved.path, len(saved.content), saved.sha256)
             for saved in self._store.newest_first()
         }
 
-    def check(self, round: int, content: bytes) -> None:
+    def check(self, round: int, parts: Sequence[Buffer]) -> None:
         """DivergedReplayError unless a round's message, if it is published, is this one: others may have used it."""
         earlier = self._published.get(round)
-        if earlier is not None and earlier.digest != hashlib.sha256(content).digest():
+        if earlier is not None and earlier.digest != _sha256(parts):
             raise DivergedReplayError(
                 f"round {round}, played again, gives another message than the one published before;"
                 " the data, the code or the machine have changed since: restore them, or leave the federation"
             )
 
-    def commit(self, round: int, content: bytes) -> Published:
+    def commit(self, round: int, parts: Sequence[Buffer]) -> Published:
         """Put a round's message on disk and publish it. A message that is there already must be the same."""
-        self.check(round, content)
-        published = self._published.get(round) or Published(
-            self._store.save(round, content), len(content), hashlib.sha256(content).digest()
-        )
+        self.check(round, parts)
+        published = self._published.get(round) or Published(*self._store.write(round, parts))
         with self._ready:
             self._published[round] = published
             kept = set(self._store.numbers)
@@ -82,3 +81,10 @@ class Outgoing:
             if seconds and round > max(self._published, default=-1):
                 self._ready.wait_for(lambda: round <= max(self._published, default=-1), seconds)
             return self._published.get(round)
+
+
+def _sha256(parts: Sequence[Buffer]) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()

@@ -33,7 +33,8 @@ Start = tuple[int, Any]
 class _BegunRound(NamedTuple):
     """A round that can be begun again from its state."""
 
-    post: Post
+    round: int
+    state: Any
     membership: Membership
     """The list that its state was made under."""
 
@@ -106,7 +107,7 @@ class Playing:
     def _exchange(self, post: Post) -> Inbox:
         """Turn a post into an inbox."""
         epoch = self._followed_lists.in_force
-        self._begun = _BegunRound(post, epoch.membership)
+        self._begun = _BegunRound(post.round, post.state, epoch.membership)
         self._publisher.write_rows(epoch, post.rows, post.state)
         self._followed_lists.check_in_force(post.round)
         self._publisher.publish(epoch, post)
@@ -128,21 +129,21 @@ class Playing:
 
     def _begin_again(self) -> Start:
         """Go on under the next list. The round is begun again: its graph and numbers are other ones."""
-        round = self._last_begun.post.round
+        round = self._last_begun.round
         self._publisher.withdraw(round)
         return round, self._enter(round)
 
     def _pause(self, error: Exception) -> None:
         """Wait until a round may be played, for which something was lacking, memory say."""
         round, times = self._in_vain
-        now = self._last_begun.post.round
+        now = self._last_begun.round
         self._in_vain = now, times + 1 if round == now else 1
         self._shortages.pause(error, self._in_vain[1] - 1)
 
     def _play_again(self) -> Start:
         """The round that was begun last, as it was: its message stays published."""
         begun = self._last_begun
-        return begun.post.round, self._followed_lists.in_force.carried(tree.flatten(begun.post.state), begun.membership)
+        return begun.round, self._followed_lists.in_force.carried(tree.flatten(begun.state), begun.membership)
 
     def _jump(self, to: int) -> Start:
         """Too far behind to replay: go to the round where the others are. BehindError if they have gone on
@@ -162,7 +163,7 @@ class Playing:
             facts = {"epoch": epoch.membership.epoch, "round": round, "rounds": epoch.plan.rounds}
             self._journal.write("epoch", **facts)
         begun = self._last_begun
-        return epoch.carried(tree.flatten(begun.post.state), begun.membership)
+        return epoch.carried(tree.flatten(begun.state), begun.membership)
 
     @property
     def _last_begun(self) -> _BegunRound:
@@ -171,7 +172,7 @@ class Playing:
 
     def _why_shut_out(self) -> FacadeError:
         """What to tell the operator of a site that nobody admits; RemovedError if its own list says so."""
-        round = self._last_begun.post.round
+        round = self._last_begun.round
         self._followed_lists.look()
         self._followed_lists.site_epoch(round + 1)
         return FacadeError(

@@ -18,7 +18,7 @@ from facade.peers.node.site_epoch import SiteEpoch
 from facade.peers.node.site_files import SiteFiles
 from facade.peers.node.verdicts import Verdict, last_exchange, note, used_sha256, verdicts
 from facade.peers.protocol.gate import Gate
-from facade.peers.protocol.wire import Origin, not_finite, pack
+from facade.peers.protocol.wire import Origin, not_finite, parts
 from facade.peers.trust import identity
 from facade.peers.trust.site import Site
 from facade.runs.saved_states import ROWS
@@ -58,14 +58,14 @@ class Publisher:
                 " nobody would use; the algorithm, or the data, must not make such"
             )
         files, membership = self._files, epoch.membership
-        content = pack(Origin(membership.digest, epoch.number, post.round), post.outbox)
-        files.outgoing.check(post.round, content)  # before a state that diverges takes the place of a good one
+        message = parts(Origin(membership.digest, epoch.number, post.round), post.outbox)
+        files.outgoing.check(post.round, message)  # before a state that diverges takes the place of a good one
         files.checkpoints.save(post.round, membership.epoch, post.state, self._records.ledger.plain())
         # What was mixed must be known if this round is ever to be played again.
         files.recovery.commit(post.round - 2 * membership.limits.window)
         self._records.journal.sync()  # others' logs may tell of this message: an audit compares them
         self._gate.round = post.round  # before the message is there: nobody is told of a gone round from an older one
-        published = files.outgoing.commit(post.round, content)
+        published = files.outgoing.commit(post.round, message)
         if self._told != (membership.epoch, post.round):  # one that is played again for want of memory is published
             facts = {"sha256": published.digest.hex(), "bytes": published.total}
             self._records.journal.write("committed", round=post.round, epoch=membership.epoch, **facts)

@@ -17,6 +17,7 @@ from facade.peers.node.recovery import Recovery
 from facade.peers.node.round_pulls import BehindError, Demand, Pull, PullEnd, RoundPulls, ShutOutError
 from facade.peers.node.waiting import Wait
 from facade.peers.protocol.headers import Kind, Reply, Request, Status
+from facade.peers.protocol.incoming import Incoming
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.transport import PeerLinks, UnreachableError
 from facade.peers.protocol.wire import Origin
@@ -174,7 +175,7 @@ class Puller:
                 entry.missed += not pull.answered
                 metrics.misses.inc()
             # Where nothing has come, even the first chunk may have been more than is carried in a wait.
-            self._chunks[id] = pull.chunk if pull.content else SMALLEST_CHUNK
+            self._chunks[id] = pull.chunk if pull.come else SMALLEST_CHUNK
         metrics.heard.set(len(wait.heard))
         self._records.progress.note_exchange(wait.heard, wait.outstanding)
 
@@ -197,23 +198,25 @@ class Puller:
         fault; None if the wait was over before."""
         while True:
             try:
-                content = self._fetch(pulls, pull)
-                return None if content is None else self.accept(pulls.origin(pull.peer), pulls.demand, content)
+                come = self._fetch(pulls, pull)
+                return None if come is None else self._checked(pulls.origin(pull.peer), pulls.demand, *come)
             except Exception as error:
                 lacks = shortage(error)
                 if lacks is None:
                     raise
-                pull.content.clear()
+                pull.incoming = None
                 facts = {"round": pulls.demand.round, "peer": pulls.id(pull.peer), "lacks": lacks}
             if pull.retries == 0:
                 self._records.journal.write("short", **facts)
             pull.retries += 1
             pull.stop.wait(_LONGEST_PAUSE)
 
-    def accept(self, origin: Origin, demand: Demand, content: tuple[bytes, bytes]) -> Any:
-        """The message in (bytes, announced digest); RefusedError if anything about it is wrong."""
-        body, digest = content
-        message = demand.form.unpack(body, digest, origin)
+    def _checked(self, origin: Origin, demand: Demand, incoming: Incoming, digest: bytes) -> Any:
+        """The message that has come under an announced digest; RefusedError if anything about it is wrong."""
+        return self.accept(origin, demand, demand.form.read(incoming, digest, origin), digest)
+
+    def accept(self, origin: Origin, demand: Demand, message: Any, digest: bytes) -> Any:
+        """A message of the right form, if it is usable and the first; RefusedError otherwise."""
         why = demand.refuse(message)
         if why is not None:
             raise RefusedError(Reason.UNUSABLE, why)
@@ -222,12 +225,12 @@ class Puller:
             raise RefusedError(Reason.EQUIVOCATION, f"{first[:16]} was heard first, now {digest.hex()[:16]}")
         return message
 
-    def _fetch(self, pulls: RoundPulls, pull: Pull) -> tuple[bytes, bytes] | None:
-        """(bytes, digest) of a whole message; None if the wait was over before."""
+    def _fetch(self, pulls: RoundPulls, pull: Pull) -> tuple[Incoming, bytes] | None:
+        """(whole message, announced digest); None if the wait was over before."""
         membership, demand, pause = pulls.membership, pulls.demand, _SHORTEST_PAUSE
         while not pull.stop.is_set():
             length = min(pull.chunk, membership.limits.chunk)
-            request = Request(Kind.PULL, membership.digest, pulls.own, demand.round, len(pull.content), length)
+            request = Request(Kind.PULL, membership.digest, pulls.own, demand.round, pull.come, length)
             try:
                 # Late peers must not keep others waiting: between two calls those have their turn, and one who
                 # has not answered yet, and may be dead, takes no place.
@@ -246,12 +249,12 @@ class Puller:
             if reply.status is Status.GONE:
                 raise BehindError(_beyond(demand, reply.round))
             if reply.status is Status.HERE:
-                pull.add(reply, demand.form.size, length)
+                incoming = pull.add(reply, demand.form, length)
                 if len(reply.chunk) == length:  # the rest of a message says little of the connection
                     pull.chunk = min(next_chunk(length, seconds), membership.limits.chunk)
                 pause = _SHORTEST_PAUSE
-                if len(pull.content) == demand.form.size:
-                    return bytes(pull.content), reply.digest
+                if incoming.come == demand.form.size:
+                    return incoming, reply.digest
                 continue
             if reply.status is Status.REFUSED:
                 self._note_refused(pulls, pull, reply)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from facade.peers.node.waiting import Policy, Wait
 from facade.peers.protocol.headers import Reply
+from facade.peers.protocol.incoming import Incoming
 from facade.peers.protocol.refusals import Reason, RefusedError
 from facade.peers.protocol.wire import MessageForm, Origin
 from facade.peers.trust.membership import Membership
@@ -54,7 +55,8 @@ class Pull:
 
     peer: int
     stop: threading.Event
-    content: bytearray = field(default_factory=bytearray)
+    incoming: Incoming | None = None
+    """What has come; None before the first bytes."""
     announced: tuple[int, bytes] | None = None
     chunk: int = 0
     """Bytes to ask for next."""
@@ -65,17 +67,24 @@ class Pull:
     refused: Reason = Reason.NONE
     """Why the peer refused the last call that it refused."""
 
-    def add(self, reply: Reply, size: int, length: int) -> None:
+    @property
+    def come(self) -> int:
+        """Bytes that have come."""
+        return self.incoming.come if self.incoming else 0
+
+    def add(self, reply: Reply, form: MessageForm, length: int) -> Incoming:
         """Add a chunk to what has come; RefusedError if it does not belong there."""
-        if reply.total != size:
-            raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {size} are expected")
+        if reply.total != form.size:
+            raise RefusedError(Reason.WRONG_SIZE, f"{reply.total} bytes were announced, {form.size} are expected")
         if self.announced not in (None, (reply.total, reply.digest)):
             raise RefusedError(Reason.EQUIVOCATION, "the digest changed between two chunks")
-        asked = min(length, size - len(self.content))
+        asked = min(length, form.size - self.come)
         if len(reply.chunk) != asked:  # a byte at a time, a peer could keep this node busy for ever
             raise RefusedError(Reason.WRONG_SIZE, f"a chunk of {len(reply.chunk)} bytes, {asked} were asked for")
         self.announced = reply.total, reply.digest
-        self.content += reply.chunk
+        self.incoming = self.incoming or form.room()
+        self.incoming.add(reply.chunk)
+        return self.incoming
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class RoundPulls:
     def note_progress(self) -> None:
         """Say in the wait how far the pulls are."""
         self.wait.answered = {self.id(peer) for peer, pull in self.by_sender.items() if pull.answered}
-        self.wait.sending = {self.id(peer) for peer, pull in self.by_sender.items() if pull.content}
+        self.wait.sending = {self.id(peer) for peer, pull in self.by_sender.items() if pull.come}
 
     def all_tried(self) -> bool:
         """Whether everybody outstanding has had the time of a call to answer."""

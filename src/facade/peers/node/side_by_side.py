@@ -18,6 +18,7 @@ from facade.peers.after.outcome import Outcome
 from facade.peers.node.node import Listen, Node, run_out
 from facade.peers.node.publishing import Watch
 from facade.peers.node.study_metrics import StudyMetrics
+from facade.peers.protocol.allocation import keep_freed_chunks
 from facade.peers.protocol.descriptors import raise_limit
 from facade.peers.protocol.transport import Transport
 from facade.peers.trust.identity import Ask, cannot_ask
@@ -67,6 +68,7 @@ def run_side_by_side(
     from facade.peers.protocol.rpc import Credentials, GrpcTransport
 
     raise_limit()
+    keep_freed_chunks()
     settings = Settings.load(home)
     site = Site.load(home, ask)
     own, absent = Credentials(site.tls_key, site.certificate), not_played(home, studies)

@@ -37,7 +37,7 @@ MOST_OF_A_MEMBER = 4
 HANDSHAKES = 20.0
 """A second, of one address."""
 CALLS, CALLS_AT_ONCE = 100.0, 200
-"""Over one connection: a second, and how many more after a quiet time. A chunk each, they carry 800 Mbit/s."""
+"""Over one connection: a second, and how many more after a quiet time. With a MiB each they carry 800 Mbit/s."""
 _AT_ONCE = 128
 """Connections that are taken before others are served again."""
 _REST = 0.5

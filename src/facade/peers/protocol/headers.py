@@ -88,7 +88,7 @@ class Reply:
     """Bytes of the whole message."""
     digest: bytes = bytes(32)
     """SHA-256 of the whole message; in a refusal, that of one's own list, or zeros where it could be one of several."""
-    chunk: bytes = b""
+    chunk: bytes | memoryview = b""
 
     def why(self, ours: bytes) -> str:
         """Why a request was refused, in words, given the digest of the caller's list."""
@@ -104,7 +104,8 @@ class Reply:
 
     def packed(self) -> bytes:
         """As it travels."""
-        return _REPLY.pack(_MARK, self.status, self.reason, self.round, self.total, self.digest) + self.chunk
+        head = _REPLY.pack(_MARK, self.status, self.reason, self.round, self.total, self.digest)
+        return b"".join((head, self.chunk))
 
     @classmethod
     def parse(cls, content: bytes) -> Reply:
@@ -116,7 +117,7 @@ class Reply:
             raise RefusedError(Reason.MALFORMED_REPLY)
         if status not in Status.__members__.values() or reason not in Reason.__members__.values():
             raise RefusedError(Reason.MALFORMED_REPLY, f"status {status}, reason {reason}")
-        chunk = content[_REPLY.size :]
+        chunk = memoryview(content)[_REPLY.size :]
         if chunk and status != Status.HERE:
             raise RefusedError(Reason.MALFORMED_REPLY, "bytes where none belong")
         return cls(Status(status), round, Reason(reason), total, digest, chunk)

@@ -76,8 +76,8 @@ def _rounded(size: float) -> float:
 
 def estimate(membership: Membership, experiment: Experiment) -> Needs:
     """What playing by a list takes. Memory: the state four times (as it was, trained, mixed, written), every message
-    of the final exchange twice (bytes and tensors), and a batch with what its layers keep. Disk: four checkpoints, a
-    window of messages, the final model, and the lines about every round."""
+    of the final exchange twice (as they came, and side by side), and a batch with what its layers keep. Disk: four
+    checkpoints, a window of messages, the final model, and the lines about every round."""
     core, head = _model_bytes(membership, experiment)
     heads = _heads(experiment.algorithm)
     moments = 2 if experiment.training.optimiser == "adam" else int(experiment.training.momentum > 0)

@@ -40,7 +40,8 @@ class Limits(ListPart):
     """Seconds that `brisk` waits at least for the rest when half have come, and for a suspect."""
     linger: float = Field(60.0, gt=0)
     """Seconds a finished node waits for peers it cannot reach."""
-    chunk: int = Field(1 << 20, ge=1 << 15, le=1 << 22)
+    chunk: int = Field(1 << 22, ge=1 << 15, le=1 << 22)
+    """Bytes of a message in a call at most."""
     window: int = Field(8, ge=4)
     """Rounds of outgoing messages that a node keeps."""
     quorum: float = Field(0.5, ge=0, lt=1)
