@@ -35,7 +35,9 @@ class Listen(NamedTuple):
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or int(port) > 65535:
-            raise ExperimentError(f"--listen {text}: expected HOST:PORT, such as 127.0.0.1:8765 or [::1]:8765")
+            raise ExperimentError(
+                f"facade watch --listen {text}: expected HOST:PORT, such as 127.0.0.1:8765 or [::1]:8765"
+            )
         return cls(host, int(port))
 
     @property
@@ -63,7 +65,7 @@ def kept_token(path: Path) -> str:
     try:
         mode, token = path.stat().st_mode, path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ExperimentError(f"--token-file {path} cannot be read ({error}); give another one") from None
+        raise ExperimentError(f"facade watch --token-file {path} cannot be read ({error}); give another one") from None
     if mode & 0o077:
         raise ExperimentError(f"{path} can be read by others than its owner; run: chmod 600 {quote(str(path))}")
     if len(token) < _SHORTEST:

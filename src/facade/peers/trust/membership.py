@@ -27,6 +27,8 @@ from facade.peers.trust.schema import ListPart, Schema
 from facade.peers.trust.signatures import check_signers, good_signatures, signature
 
 PROTOCOL = 1
+_VERSION = facade.__version__
+"""Looked up now: refusing a list opens no file."""
 
 
 class Limits(ListPart):
@@ -96,7 +98,7 @@ class Membership(ListPart):
         spoken = written.get("protocol", PROTOCOL)
         if spoken != PROTOCOL:  # whatever else in it is new
             raise ValueError(
-                f"it is for protocol {spoken}, and Facade {facade.__version__}, which is installed here, speaks"
+                f"it is for protocol {spoken}, and Facade {_VERSION}, which is installed here, speaks"
                 f" protocol {PROTOCOL}; all sites and admins of a federation need versions of one protocol"
             )
         return written
