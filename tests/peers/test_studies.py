@@ -149,7 +149,7 @@ def test_what_is_done_with_one_study_says_which_or_asks(one_after_the_other, tmp
     sites, listed = one_after_the_other
     home = sites.homes[0]
     export = command("node", "export", "--home", home, "-o", tmp_path / "model")
-    assert (export.code, "several studies (main, lungs); say which one: --study" in export.err) == (2, True)
+    assert (export.code, "several studies (main, lungs); say which one, such as: facade" in export.err) == (2, True)
     (study_of(home, "lungs").run / "outcome.json").rename(tmp_path / "aside")
     export = command("node", "export", "--home", home, "-o", tmp_path / "model", "--study", "lungs")
     (tmp_path / "aside").rename(study_of(home, "lungs").run / "outcome.json")

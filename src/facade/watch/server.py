@@ -61,7 +61,8 @@ class PageServer(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ExperimentError(
-                f"{listen.host}:{listen.port} cannot be listened on ({reason}); give another one by --listen"
+                f"{listen.host}:{listen.port} cannot be listened on ({reason}); give another one:"
+                " facade watch --listen HOST:PORT"
             ) from None
         self.access = Access(Listen(listen.host, self.server_address[1]), token)
 

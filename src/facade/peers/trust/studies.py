@@ -123,8 +123,9 @@ def the_study(home: Path, name: str | None) -> Study:
     """The study of a name, or the only one; ExperimentError where a name is needed to tell which."""
     studies = chosen_studies(home, [name] if name else [])
     if len(studies) > 1:
+        names = ", ".join(study.name for study in studies)
         raise ExperimentError(
-            f"{home} holds several studies ({', '.join(study.name for study in studies)}); say which one: --study NAME"
+            f"{home} holds several studies ({names}); say which one, such as: facade node export --study {studies[0].name}"
         )
     return studies[0]
 
