@@ -125,7 +125,8 @@ def the_study(home: Path, name: str | None) -> Study:
     if len(studies) > 1:
         names = ", ".join(study.name for study in studies)
         raise ExperimentError(
-            f"{home} holds several studies ({names}); say which one, such as: facade node export --study {studies[0].name}"
+            f"{home} holds several studies ({names}); say which one, such as:"
+            f" facade node export --study {studies[0].name}"
         )
     return studies[0]
 
