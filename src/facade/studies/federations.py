@@ -11,6 +11,7 @@ from facade.studies.numbers import average
 
 SPLITS = tuple(range(1, 11))
 FIVE_SPLITS = SPLITS[:5]
+FEW_SPLITS = SPLITS[:3]
 """Seeds: each divides every site's samples differently."""
 TUNING_SPLITS = tuple(range(101, 111))
 """Others, by whose validation samples every method chooses its rate; where a run takes long, by the first alone."""
@@ -114,7 +115,7 @@ FEDERATIONS: dict[str, RealFederation] = {
         },
         2,
         _IMAGE_RATES,
-        FIVE_SPLITS,
+        FEW_SPLITS,
         _DOMAINS,
         _FOUR,
         tuning=TUNING_SPLITS[:1],
@@ -127,7 +128,7 @@ FEDERATIONS: dict[str, RealFederation] = {
         },
         4,
         _IMAGE_RATES,
-        FIVE_SPLITS,
+        FEW_SPLITS,
         ("art_painting", "cartoon", "photo", "sketch"),
         _FOUR,
         tuning=TUNING_SPLITS[:1],

@@ -94,7 +94,7 @@ go](data.md#real-federations)).
 Each split divides every site's samples anew in training, validation and test; a site is tested on its own samples.
 All methods train alike and choose among the same three learning rates, for land mines also between two losses, by the
 mean over sites and splits on validation samples of other splits: 101 to 110, for images 101 alone. What they get is
-read on splits 1 to 10 (images: 1 to 5). Numbers are per cent: the area under the ROC curve (AUC) where there are two
+read on splits 1 to 10 (images: 1 to 3). Numbers are per cent: the area under the ROC curve (AUC) where there are two
 classes, else accuracy, with 95 % intervals over splits (Student's t); differences are taken split by split.
 
 Designs (model, rounds, weight decay, grid, heads, how heads start) were chosen by hand on splits 101 to 110, test
@@ -151,7 +151,7 @@ The same pictures, scaled to 32x32, GN-LeNet.
     "pacs": """
 ## PACS
 
-Seven classes, scaled to 32x32, GN-LeNet; 5 nodes hold paintings, 6 cartoons, 2 photographs, 9 sketches.
+Seven classes, 64x64, GN-LeNet; 5 nodes hold paintings, 6 cartoons, 2 photographs, 9 sketches.
 """,
 }
 _END = """
@@ -166,6 +166,10 @@ _END = """
   them to test on: nothing can be said of it.
 * SURF histograms: the worst domain is caltech, the largest, which wants every picture there is; heads take some away.
   dslr and webcam gain a little, within the noise. Groups differ from split to split.
+* Photographs of Office-Caltech (32x32, three splits): heads part dslr and webcam from amazon and caltech in every split,
+  with nobody told. The two small domains gain some twelve points over EL, webcam clearly, the two large ones nothing, so
+  the worst domain, caltech, stays where it is: it is the largest, and no head teaches it more than EL does. Training
+  alone, DePRL and FACADE chose the lowest rate of the grid.
 * The default seeding did not find groups in land mines or hospitals, though on land mines they are worth having. Its
   survey comes close: in split 102 it parts foliated from bare with one field of 29 on the wrong side, but bare fields
   are sure of it by 1.1 standard errors in the mean, where 2.5 are asked for. Where sites are real, compare
