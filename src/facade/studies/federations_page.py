@@ -166,10 +166,10 @@ _END = """
   them to test on: nothing can be said of it.
 * SURF histograms: the worst domain is caltech, the largest, which wants every picture there is; heads take some away.
   dslr and webcam gain a little, within the noise. Groups differ from split to split.
-* Photographs of Office-Caltech (32x32, three splits): heads part dslr and webcam from amazon and caltech in every split,
-  with nobody told. The two small domains gain some twelve points over EL, webcam clearly, the two large ones nothing, so
-  the worst domain, caltech, stays where it is: it is the largest, and no head teaches it more than EL does. Training
-  alone, DePRL and FACADE chose the lowest rate of the grid.
+* Photographs of Office-Caltech (32x32, three splits): heads part dslr and webcam from amazon and caltech in every
+  split, with nobody told. The two small domains gain some twelve points over EL, webcam clearly, the two large ones
+  nothing, so the worst domain, caltech, stays where it is: it is the largest, and no head teaches it more than EL
+  does. Training alone, DePRL and FACADE chose the lowest rate of the grid.
 * The default seeding did not find groups in land mines or hospitals, though on land mines they are worth having. Its
   survey comes close: in split 102 it parts foliated from bare with one field of 29 on the wrong side, but bare fields
   are sure of it by 1.1 standard errors in the mean, where 2.5 are asked for. Where sites are real, compare
